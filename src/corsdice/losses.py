@@ -8,7 +8,6 @@ loss is an exact expectation, which is how it is tested against the exact solver
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 
 from corsdice.divergences import Divergence
 

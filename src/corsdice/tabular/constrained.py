@@ -18,13 +18,11 @@ from corsdice.tabular.extraction import extraction
 from corsdice.tabular.logs import LoggedMDP
 from corsdice.tabular.precision import require_float64
 from corsdice.tabular.semigradient import Scalar, semidice
-from corsdice.tabular.solution import Solution, Status
+from corsdice.tabular.solution import LARGEST, Solution, Status, multiplier_unit
 
 TOLERANCE = 1e-9
 """How far below the limit the estimated cost may end where the constraint binds."""
 MAX_ITERATIONS = 300
-LARGEST = 1e9
-"""A multiplier beyond this, in units of reward range over cost range, says that the limit cannot be met."""
 
 
 @partial(jax.jit, static_argnames="divergence")
@@ -43,7 +41,7 @@ def corsdice(logged: LoggedMDP, alpha: Scalar, limit: Scalar, divergence: Diverg
 
 @partial(jax.jit, static_argnames="divergence")
 def naive_semidice(logged: LoggedMDP, alpha: Scalar, limit: Scalar, divergence: Divergence = CHI2) -> Solution:
-    """Constrained SemiDICE as first thought of (label pre-lambda-loss): w is a policy correction, its estimate wrong."""
+    """Constrained SemiDICE as first thought of (label pre-lambda-loss): w corrects the policy, so E_D[w c] is off."""
     return _meet_limit(logged, lambda lam, start: semidice(logged, alpha, divergence, lam, start), limit)
 
 
@@ -57,9 +55,7 @@ class _Search(NamedTuple):
     evaluations: jax.Array
 
 
-def _meet_limit(
-    logged: LoggedMDP, solve: Callable[[jax.Array, jax.Array], Solution], limit: Scalar
-) -> Solution:
+def _meet_limit(logged: LoggedMDP, solve: Callable[[jax.Array, jax.Array], Solution], limit: Scalar) -> Solution:
     """The smallest-found λ >= 0 whose solution is estimated to cost at most `limit`, within TOLERANCE of it.
 
     0 if that is enough; else λ grows until the limit is met, and the bracket shrinks by regula falsi (Illinois), with
@@ -67,7 +63,7 @@ def _meet_limit(
     """
     require_float64()
     mdp = logged.mdp
-    unit = jnp.maximum(jnp.ptp(mdp.rewards), 1e-6) / jnp.maximum(jnp.ptp(mdp.costs), 1e-6)
+    unit = multiplier_unit(mdp.rewards, mdp.costs)
 
     def excess(solution: Solution) -> jax.Array:
         return logged.estimate(solution.w, mdp.costs) - limit

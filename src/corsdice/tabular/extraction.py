@@ -10,6 +10,7 @@ hold dense [S, S] matrices and are here to be compared with.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -117,7 +118,12 @@ def exact_mu_loss(
     )
 
 
-def _solve_for_mu(logged, policy_correction, divergence, gradient):  # type: ignore[no-untyped-def]
+def _solve_for_mu(
+    logged: LoggedMDP,
+    policy_correction: jax.Array,
+    divergence: Divergence,
+    gradient: Callable[[jax.Array], jax.Array],
+) -> Solution:
     mdp = logged.mdp
     inside = logged.state_distribution > 0
     identity = jnp.eye(mdp.states)

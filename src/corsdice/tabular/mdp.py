@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from corsdice.errors import UserError
+from corsdice.tabular import linear
 from corsdice.tabular.precision import require_float64
 
 DENSE_STATES = 1_000
@@ -100,9 +101,7 @@ def make_mdp(
     if wrong.any():
         state, action = np.argwhere(wrong)[0]
         total = sums[state, action]
-        raise UserError(
-            f"probabilities of state {state}, action {action} sum to {total:.6g}: each row must sum to 1"
-        )
+        raise UserError(f"probabilities of state {state}, action {action} sum to {total:.6g}: each row must sum to 1")
     if abs(arrays["initial"].sum() - 1) > _ROW_SUM_TOLERANCE:
         raise UserError(f"initial sums to {arrays['initial'].sum():.6g}: it must sum to 1")
     return FiniteMDP(jnp.asarray(successors, jnp.int32), **{name: jnp.asarray(a) for name, a in arrays.items()})
@@ -176,19 +175,21 @@ def policy_matrix(mdp: FiniteMDP, policy: jax.Array) -> jax.Array:
 def solve_bellman(mdp: FiniteMDP, policy: jax.Array, right: jax.Array) -> jax.Array:
     """x = (I - γ P_π)^-1 b."""
     if mdp.states <= DENSE_STATES:
-        return jnp.linalg.solve(jnp.eye(mdp.states) - mdp.discount * policy_matrix(mdp, policy), right)
+        return linear.solve(jnp.eye(mdp.states) - mdp.discount * policy_matrix(mdp, policy), right)
     return _krylov(lambda x: x - mdp.discount * (policy * expected_next(mdp, x)).sum(-1), right)
 
 
 def solve_flow(mdp: FiniteMDP, policy: jax.Array, right: jax.Array) -> jax.Array:
     """x = (I - γ P_π^T)^-1 b."""
     if mdp.states <= DENSE_STATES:
-        return jnp.linalg.solve(jnp.eye(mdp.states) - mdp.discount * policy_matrix(mdp, policy).T, right)
+        return linear.solve(jnp.eye(mdp.states) - mdp.discount * policy_matrix(mdp, policy).T, right)
     return _krylov(lambda x: x - mdp.discount * inflow(mdp, policy * x[:, None]), right)
 
 
-def _krylov(matvec, right: jax.Array) -> jax.Array:  # type: ignore[no-untyped-def]
-    solution, _ = jax.scipy.sparse.linalg.bicgstab(matvec, right, tol=1e-14, atol=1e-14, maxiter=10_000)
+def _krylov(matvec: Callable[[jax.Array], jax.Array], right: jax.Array) -> jax.Array:
+    """GMRES. (BiCGSTAB breaks down on the flow from a single initial state: its first two residuals are orthogonal.)"""
+    options = {"tol": 1e-13, "restart": 40, "maxiter": 50, "solve_method": "incremental"}
+    solution: jax.Array = jax.scipy.sparse.linalg.gmres(matvec, right, **options)[0]
     return solution
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from corsdice.tabular import linear
+
 MAX_ITERATIONS = 300
 
 
@@ -47,7 +49,7 @@ def monotone_root(
         matrix = jacobian(loop.x)
         diagonal = jnp.diag(matrix)
         ridge = jnp.maximum(diagonal, 1e-9 * diagonal.max()) * loop.damping
-        x = loop.x - jnp.linalg.solve(matrix + jnp.diag(ridge), loop.value)
+        x = loop.x - linear.solve(matrix + jnp.diag(ridge), loop.value)
         value = field(x)
         better = size(value) <= size(loop.value)
         return Loop(

@@ -15,6 +15,7 @@ stays satisfied, whatever α is. The Newton matrix is dense [S, S]: meant for up
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -22,14 +23,15 @@ import jax
 import jax.numpy as jnp
 
 from corsdice.divergences import CHI2, Divergence
+from corsdice.tabular import linear
 from corsdice.tabular.logs import LoggedMDP
 from corsdice.tabular.mdp import FiniteMDP
 from corsdice.tabular.precision import require_float64
 from corsdice.tabular.semigradient import Scalar
-from corsdice.tabular.solution import Solution, how_it_ended, policy_from
+from corsdice.tabular.solution import LARGEST, Solution, Status, how_it_ended, multiplier_unit, policy_from
 
-TOLERANCE = 1e-9
-"""Of the largest violated optimality condition."""
+TOLERANCE = 1e-12
+"""Of the optimality condition that is violated most, those in units of reward relative to the range of the rewards."""
 MAX_ITERATIONS = 200
 
 
@@ -72,6 +74,8 @@ def _interior_point(
     target = jnp.append((1 - mdp.discount) * mdp.initial, limit)
     idle = jnp.append(logged.state_distribution == 0, False)  # ν(s) of a state outside the logs is free: keep it
     is_cost = jnp.append(jnp.zeros(mdp.states), 1.0)
+    unit = multiplier_unit(reward, cost)
+    spread = jnp.where(jnp.ptp(reward) > 0, jnp.ptp(reward), 1.0)
     f_second = jax.vmap(jax.grad(divergence.f_prime))
 
     def residuals(p: _Point) -> _Residuals:
@@ -81,7 +85,8 @@ def _interior_point(
         return _Residuals(jnp.where(seen, slope, 0.0), jnp.where(idle, 0.0, held), gap)
 
     def worst(r: _Residuals) -> jax.Array:
-        return jnp.maximum(jnp.maximum(jnp.abs(r.stationarity).max(), jnp.abs(r.constraints).sum()), r.gap)
+        rewards = jnp.maximum(jnp.abs(r.stationarity).max(), r.gap) / spread
+        return jnp.maximum(rewards, jnp.abs(r.constraints).sum())
 
     def step(p: _Point) -> _Point:
         r = residuals(p)
@@ -126,13 +131,13 @@ def _interior_point(
         return _Point(w, z, multipliers, p.u + length * du, p.iterations + 1)
 
     def unfinished(p: _Point) -> jax.Array:
-        return (worst(residuals(p)) > TOLERANCE) & (p.iterations < MAX_ITERATIONS)
+        possible = p.multipliers[-1] < LARGEST * unit
+        return (worst(residuals(p)) > TOLERANCE) & possible & (p.iterations < MAX_ITERATIONS)
 
-    spread = jnp.maximum(jnp.ptp(reward) + jnp.ptp(cost), 1e-3)
     start = _Point(
         w=jnp.ones_like(weight),
         z=jnp.full_like(weight, spread),
-        multipliers=spread * is_cost,
+        multipliers=unit * is_cost,
         u=jnp.maximum(limit - (weight * cost).sum(), 0.1 * jnp.maximum(limit, 1e-3)),
         iterations=jnp.array(0),
     )
@@ -146,7 +151,7 @@ def _interior_point(
         lam=end.multipliers[-1],
         residual=residual,
         iterations=end.iterations,
-        status=how_it_ended(residual, TOLERANCE),
+        status=jnp.where(end.multipliers[-1] < LARGEST * unit, how_it_ended(residual, TOLERANCE), Status.INFEASIBLE),
     )
 
 
@@ -158,14 +163,14 @@ def _flow_matrix(mdp: FiniteMDP) -> jax.Array:
     return leaving.at[rows[:, None], successors].add(-mdp.discount * mdp.probabilities.reshape(successors.shape))
 
 
-def _equilibrated_solver(matrix: jax.Array):  # type: ignore[no-untyped-def]
+def _equilibrated_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
     """Solves with a positive semi-definite matrix whose rows differ by many orders of magnitude."""
     scale = 1 / jnp.sqrt(jnp.diag(matrix))
     even = scale[:, None] * matrix * scale
-    factor = jax.scipy.linalg.cho_factor(even + 1e-13 * jnp.eye(len(matrix)))
+    factor = linear.cholesky(even + 1e-13 * jnp.eye(len(matrix)))
 
     def solve(right: jax.Array) -> jax.Array:
-        x = jax.scipy.linalg.cho_solve(factor, scale * right)
-        return scale * (x + jax.scipy.linalg.cho_solve(factor, scale * right - even @ x))
+        x = linear.cholesky_solve(factor, scale * right)
+        return scale * (x + linear.cholesky_solve(factor, scale * right - even @ x))  # refined once
 
     return solve

@@ -30,14 +30,13 @@ def linear_program(mdp: FiniteMDP, limit: float | None = None, allowed: np.ndarr
     """
     rewards, costs = np.asarray(mdp.rewards, np.float64), np.asarray(mdp.costs, np.float64)
     states, actions = rewards.shape
-    upper = np.where(np.ones_like(rewards, bool) if allowed is None else allowed, np.inf, 0.0)
+    pairs = np.arange(states * actions) if allowed is None else np.flatnonzero(allowed)
     result = linprog(
-        -rewards.ravel(),
-        A_ub=None if limit is None else costs.reshape(1, -1),
+        -rewards.ravel()[pairs],
+        A_ub=None if limit is None else costs.ravel()[None, pairs],
         b_ub=None if limit is None else [limit],
-        A_eq=_flow_matrix(mdp).T,
+        A_eq=_flow_matrix(mdp)[pairs].T,
         b_eq=(1 - float(mdp.discount)) * np.asarray(mdp.initial),
-        bounds=np.stack([np.zeros(states * actions), upper.ravel()], axis=1),
         method="highs",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
@@ -45,7 +44,8 @@ def linear_program(mdp: FiniteMDP, limit: float | None = None, allowed: np.ndarr
         raise UserError(f"no policy meets the cost limit {limit} (per step, normalised): raise the limit")
     if not result.success:
         raise RuntimeError(f"the linear program failed: {result.message}")
-    visits = np.maximum(result.x, 0.0).reshape(states, actions)
+    visits = np.zeros((states, actions))
+    visits.ravel()[pairs] = np.maximum(result.x, 0.0)
     mass = visits.sum(-1, keepdims=True)
     empty = mass < 1e-12
     policy = np.where(empty, 1 / actions, visits / np.where(empty, 1.0, mass))

@@ -133,7 +133,7 @@ MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 
 
 def four_rooms(
-    start: tuple[int, int] = (1, 1), goal: tuple[int, int] = (9, 9), slip: float = 0.1, discount: float = 0.95
+    start: tuple[int, int] = (1, 1), goal: tuple[int, int] = (9, 9), slip: float = 0.0, discount: float = 0.95
 ) -> FourRooms:
     """Sutton, Precup and Singh's four rooms: reward 1 for acting in the goal; a move goes astray with chance `slip`.
 

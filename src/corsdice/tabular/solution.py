@@ -50,3 +50,12 @@ def policy_from(w: jax.Array, behaviour: jax.Array) -> jax.Array:
 def how_it_ended(residual: jax.Array, tolerance: float) -> jax.Array:
     below = jnp.where(residual <= tolerance, Status.CONVERGED, Status.ITERATION_LIMIT)
     return jnp.where(jnp.isfinite(residual), below, Status.NOT_FINITE)
+
+
+LARGEST = 1e8
+"""A multiplier λ beyond this many units says that no policy of the logs is as cheap as the limit."""
+
+
+def multiplier_unit(rewards: jax.Array, costs: jax.Array) -> jax.Array:
+    """The natural size of λ: the range of the rewards over the range of the costs."""
+    return jnp.maximum(jnp.ptp(rewards), 1e-6) / jnp.maximum(jnp.ptp(costs), 1e-6)

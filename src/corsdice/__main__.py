@@ -1,0 +1,5 @@
+import sys
+
+from corsdice.cli import main
+
+sys.exit(main())

@@ -1,0 +1,110 @@
+"""Parsing, dispatch, and the promise about mistakes: one line on stderr, exit code 2, a traceback only on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
+
+import tyro
+
+from corsdice import __version__
+from corsdice.errors import UserError
+from corsdice.experiments.configs import BenchTabularConfig, ConstrainedMDPConfig, FourRoomsConfig, RandomMDPConfig
+
+RUNNERS = {
+    RandomMDPConfig: "corsdice.experiments.random_mdp",
+    FourRoomsConfig: "corsdice.experiments.four_rooms",
+    ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
+    BenchTabularConfig: "corsdice.experiments.bench_tabular",
+}
+"""The module whose `run` carries a configuration out; imported only then, because it imports JAX."""
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Compute a figure or table of the paper."""
+
+    figure: (
+        Annotated[RandomMDPConfig, tyro.conf.subcommand("random-mdp")]
+        | Annotated[FourRoomsConfig, tyro.conf.subcommand("four-rooms")]
+        | Annotated[ConstrainedMDPConfig, tyro.conf.subcommand("constrained-mdp")]
+    )
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure time and memory on this machine."""
+
+    subject: Annotated[BenchTabularConfig, tyro.conf.subcommand("tabular")] | tyro.conf.Suppress[None]
+
+
+@dataclass(frozen=True)
+class App:
+    """Offline constrained reinforcement learning: a safe policy, and an honest estimate of its cost, from logs alone.
+
+    `--debug`, anywhere, shows the traceback of an error. `--version` prints the version.
+    """
+
+    command: Annotated[Reproduce, tyro.conf.subcommand("reproduce")] | Annotated[Bench, tyro.conf.subcommand("bench")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    if arguments == ["--version"]:
+        print(f"corsdice {__version__}")
+        return 0
+    try:
+        config = _parse(arguments)
+        import_module(RUNNERS[type(config)]).run(config)
+    except UserError as error:
+        if debug:
+            raise
+        return _fail(str(error), 2)
+    except KeyboardInterrupt:
+        return _fail("interrupted before anything was finished; nothing was written", 130)
+    except BrokenPipeError:  # the reader of our output has gone, as in `corsdice … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"corsdice: {message}", file=sys.stderr)
+    return code
+
+
+def _parse(arguments: list[str]) -> Any:
+    """The configuration that the arguments name; a UserError, in one line, for a mistake."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            app = tyro.cli(App, prog="corsdice", args=arguments, config=(tyro.conf.OmitSubcommandPrefixes,))
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UserError(_one_line(said.getvalue(), arguments)) from None
+    command = app.command
+    return command.figure if isinstance(command, Reproduce) else command.subject
+
+
+def _one_line(box: str, arguments: list[str]) -> str:
+    """The substance of tyro's boxed message: what is wrong, and the suggestion if it has one."""
+    lines = [line.strip("│ \n") for line in box.splitlines() if line.startswith("│")]
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if set(line) == {"─"}:
+            sections.append([])
+        elif line:
+            sections[-1].append(line)
+    wrong = " ".join(sections[0]) or box.strip() or "wrong arguments"
+    hints = [" ".join(part[:2]) for part in sections[1:] if part and part[0].startswith(("Perhaps", "Available"))]
+    named = [argument for argument in arguments[:2] if not argument.startswith("-") and argument not in wrong]
+    return f"{'. '.join([wrong.rstrip('.'), *hints])}. See: {' '.join(['corsdice', *named, '--help'])}"

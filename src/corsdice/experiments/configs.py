@@ -1,0 +1,151 @@
+"""The settings of the experiments, as the command line shows them. Light on purpose: nothing here imports JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from corsdice.errors import UserError
+
+
+def _at_least(minimum: float, **values: float) -> None:
+    for name, value in values.items():
+        if not value >= minimum:
+            raise UserError(f"--{name.replace('_', '-')} must be at least {minimum}, got {value}")
+
+
+def _positive(**values: tuple[float, ...]) -> None:
+    for name, given in values.items():
+        if not given or not all(0 < value < float("inf") for value in given):
+            raise UserError(f"--{name.replace('_', '-')} must be positive numbers, got {given}")
+
+
+def _discount(discount: float) -> None:
+    if not 0 <= discount < 1:
+        raise UserError(f"--discount must be in [0, 1), got {discount}")
+
+
+@dataclass(frozen=True)
+class RandomMDPConfig:
+    """Figure 1: return and violations of seven methods on random MDPs, against the regularisation."""
+
+    runs: int = 300
+    """Random MDPs, each with its own logs."""
+    out: Path = Path("out/random-mdp")
+    """Where results.csv, summary.json and figure.png go."""
+    seed: int = 0
+    """Run i depends on (seed, i) alone: 30 runs are the first 30 of 300."""
+    alphas: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+    """Regularisation of OptiDICE, SemiDICE, Extraction, SQL and XQL."""
+    betas: tuple[float, ...] = (0.99, 0.9, 0.7, 0.5, 0.3, 0.1)
+    """Trade-off of f-DVL and ODICE, from weak to strong regularisation."""
+    divergence: Literal["chi2", "soft-chi2", "kl"] = "chi2"
+    """Of OptiDICE, SemiDICE, f-DVL and ODICE."""
+    states: int = 30
+    actions: int = 4
+    successors: int = 4
+    """Possible next states of each state-action pair."""
+    discount: float = 0.95
+    trajectories: int = 30
+    """Logged episodes."""
+    horizon: int = 50
+    """Steps after which a logged episode is cut off."""
+    optimality: float = 0.5
+    """Share of the optimal policy in the behaviour policy; the rest is uniform."""
+    unseen: Literal["uniform", "absorbing"] = "uniform"
+    """Where a pair that the logs never show leads in the model: to any state, or to an absorbing one."""
+    behaviour: Literal["known", "empirical"] = "known"
+    """Whether the methods know the behaviour policy or count it from the logs."""
+    goal: Literal["continues", "ends"] = "continues"
+    """Whether reward keeps flowing at the goal, or acting there ends the episode."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, runs=self.runs, trajectories=self.trajectories, horizon=self.horizon, actions=self.actions)
+        _at_least(1, successors=self.successors)
+        _at_least(max(2, self.successors), states=self.states)
+        _discount(self.discount)
+        _positive(alphas=self.alphas)
+        if not self.betas or not all(0 < beta < 1 for beta in self.betas):
+            raise UserError(f"--betas must lie strictly between 0 and 1, got {self.betas}")
+        if len(self.alphas) != len(self.betas):
+            raise UserError("--alphas and --betas must have the same length: they share the figure's axis")
+        if not 0 <= self.optimality < 1:
+            raise UserError(f"--optimality must be in [0, 1), got {self.optimality}: the logs must cover every action")
+
+
+@dataclass(frozen=True)
+class FourRoomsConfig:
+    """OptiDICE leaves states without any action; SemiDICE never does. Four rooms, side by side.
+
+    The logs are endless: what OptiDICE leaves empty, it leaves empty although the logs are full of it.
+    """
+
+    out: Path = Path("out/four-rooms")
+    """Where results.csv, summary.json and figure.png go."""
+    alpha: float = 0.01
+    """Regularisation of both methods."""
+    divergence: Literal["chi2", "soft-chi2", "kl"] = "chi2"
+    discount: float = 0.95
+    slip: float = 0.0
+    """Chance that a move goes in a random direction; above 0 every policy visits every cell, so none is empty."""
+    optimality: float = 0.5
+    """Share of the optimal policy in the behaviour policy; the rest is uniform."""
+
+    def __post_init__(self) -> None:
+        _positive(alpha=(self.alpha,))
+        _discount(self.discount)
+        for name, share in (("slip", self.slip), ("optimality", self.optimality)):
+            if not 0 <= share < 1:
+                raise UserError(f"--{name} must be in [0, 1), got {share}")
+
+
+@dataclass(frozen=True)
+class ConstrainedMDPConfig:
+    """Return and cost against the limit: naive SemiDICE, COptiDICE, CORSDICE and the LP optimum."""
+
+    runs: int = 100
+    """Random constrained MDPs, each with its own logs."""
+    out: Path = Path("out/constrained-mdp")
+    """Where results.csv, summary.json and figure.png go."""
+    seed: int = 0
+    problems: tuple[Literal["random", "sepsis"], ...] = ("random", "sepsis")
+    """Which problems to solve; sepsis needs the extra: pip install 'corsdice[sepsis]'."""
+    alpha: float = 0.01
+    """Regularisation on the random MDPs."""
+    limits: tuple[float, ...] = (0.02, 0.05, 0.1, 0.15, 0.2)
+    """Cost limits per step (normalised) on the random MDPs, each drawn so that the largest one binds."""
+    trajectories: int = 30
+    """Logged episodes on the random MDPs."""
+    horizon: int = 50
+    """Steps after which a logged episode is cut off."""
+    sepsis_alpha: float = 0.001
+    """Regularisation on sepsis, where the rewards per step are small."""
+    sepsis_limits: tuple[float, ...] = (0.025, 0.035, 0.045)
+    """Limits of the treatment intensity per step on sepsis; the clinicians' is about 0.084."""
+    patients: int = 20_000
+    """Patients in the logs of sepsis, treated by the clinicians' policy."""
+    divergence: Literal["chi2", "soft-chi2", "kl"] = "chi2"
+    discount: float = 0.95
+
+    def __post_init__(self) -> None:
+        _at_least(1, runs=self.runs, trajectories=self.trajectories, horizon=self.horizon, patients=self.patients)
+        _positive(alpha=(self.alpha,), limits=self.limits)
+        _positive(sepsis_alpha=(self.sepsis_alpha,), sepsis_limits=self.sepsis_limits)
+        _discount(self.discount)
+        if not self.problems:
+            raise UserError("--problems must name at least one of: random, sepsis")
+
+
+@dataclass(frozen=True)
+class BenchTabularConfig:
+    """Time and memory of exact SemiDICE + Extraction as the number of states grows."""
+
+    states: tuple[int, ...] = (30, 300, 3_000, 10_000)
+    repeats: int = 5
+    """Timed solves after compilation; the median is shown."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, repeats=self.repeats)
+        if not self.states or not all(states >= 5 for states in self.states):
+            raise UserError(f"--states must be at least 5 each, got {self.states}")

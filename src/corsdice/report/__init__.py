@@ -1,0 +1,1 @@
+"""What a person sees: files, figures, tables, progress."""
