@@ -1,11 +1,13 @@
 """The paper's propositions, as facts about the exact solutions."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import ALPHAS, BETAS, make_logs
 
+from conftest import ALPHAS, BETAS, make_logs
 from corsdice import losses, tabular
 from corsdice.divergences import CHI2, DIVERGENCES, KL
 from corsdice.tabular import Status
@@ -36,8 +38,9 @@ def test_proposition_4_1_the_gradient_of_the_nu_loss_vanishes(logs, divergence, 
         inner = nu[:, None] + alpha * divergence.conjugate((q - nu[:, None]) / alpha)
         return (logs.distribution * inner).sum()
 
-    # In units of w: rounding in (Q - ν)/α grows as α falls.
-    np.testing.assert_allclose(jax.grad(nu_loss)(solution.nu), 0, atol=1e-14 / min(alpha, 1) + 1e-12)
+    # ν is off by the solver's residual δ, and a weight w by w' δ / α, where w' <= max(w, 1).
+    off = (solution.residual + 1e-15) * (1 + jnp.abs(solution.nu).max()) / alpha * jnp.maximum(solution.w.max(), 1)
+    np.testing.assert_allclose(jax.grad(nu_loss)(solution.nu), 0, atol=float(off))
 
 
 @every_divergence
@@ -98,8 +101,6 @@ def test_f_dvl_is_a_policy_correction_times_its_ratio(logs, divergence, beta):
 
 def test_an_affine_change_of_f_moves_nu_by_a_constant_and_nothing_else(logs):
     """Why f may be written with f'(1) = 0: the paper's f = x log x has w(y) = e^{y-1}."""
-    from dataclasses import replace
-
     paper_kl = replace(
         KL,
         name="paper-kl",
@@ -199,7 +200,7 @@ def test_batches_over_problems_and_parameters_equal_single_solves():
     stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *problems)
     alphas = jnp.array([0.001, 0.1])
     for solve in (tabular.semidice, tabular.optidice, tabular.xql):
-        batch = jax.vmap(lambda logs, solve=solve: jax.vmap(lambda alpha: solve(logs, alpha))(alphas))(stacked)
+        batch = jax.vmap(jax.vmap(solve, in_axes=(None, 0)), in_axes=(0, None))(stacked, alphas)
         for i, logs in enumerate(problems):
             for j, alpha in enumerate(alphas):
                 np.testing.assert_allclose(batch.w[i, j], solve(logs, alpha).w, atol=1e-7)

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import ALPHAS, make_logs
 
+from conftest import ALPHAS, make_logs
 from corsdice import tabular
 from corsdice.divergences import DIVERGENCES
 from corsdice.tabular import Status
@@ -42,8 +44,6 @@ def test_optidice_has_the_closed_form_correction(logs, divergence):
 
 def test_the_scale_of_the_rewards_is_no_matter(logs):
     """Rewards and α times a thousand: the same w, with ν a thousand times."""
-    from dataclasses import replace
-
     base = tabular.optidice(logs, 0.01)
     scaled_logs = replace(logs, mdp=replace(logs.mdp, rewards=1000 * logs.mdp.rewards))
     scaled = tabular.optidice(scaled_logs, 10.0)
@@ -82,8 +82,6 @@ def test_a_loose_limit_is_no_limit(logs):
 
 def test_an_impossible_limit_is_called_so(line):
     """On the line with costs everywhere no policy is free."""
-    from dataclasses import replace
-
     costly = replace(line, costs=jnp.ones_like(line.costs))
     logs = tabular.logged(costly, tabular.uniform_policy(costly))
     assert tabular.coptidice(logs, 0.1, 0.5).status == Status.INFEASIBLE

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,8 +23,6 @@ def test_the_random_mdp_follows_the_paper():
     assert mdp.initial[0] == 1
     (goal,) = np.flatnonzero(np.asarray(mdp.rewards).all(-1))
     assert mdp.rewards.sum() == 4
-
-    from dataclasses import replace
 
     def best(goal):
         rewards = jnp.zeros((30, 4)).at[goal].set(1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,6 +56,9 @@ class App:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a Greek letter must not fail on a terminal that has none
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
@@ -96,15 +100,20 @@ def _parse(arguments: list[str]) -> Any:
 
 
 def _one_line(box: str, arguments: list[str]) -> str:
-    """The substance of tyro's boxed message: what is wrong, and the suggestion if it has one."""
-    lines = [line.strip("│ \n") for line in box.splitlines() if line.startswith("│")]
+    """The substance of tyro's boxed message: what is wrong, and the suggestion if it has one.
+
+    The box has a frame with the title in it or, where the terminal knows no such characters, a title in a section.
+    """
     sections: list[list[str]] = [[]]
-    for line in lines:
-        if set(line) == {"─"}:
+    for line in box.splitlines():
+        text = line.strip("│ ")
+        if text and set(text) <= {"─", "-"}:
             sections.append([])
-        elif line:
-            sections[-1].append(line)
-    wrong = " ".join(sections[0]) or box.strip() or "wrong arguments"
+        elif text and text[0] not in "╭╰":
+            sections[-1].append(text)
+    if "╭" not in box and len(sections) > 1:
+        del sections[0]
+    wrong = re.sub(r"^Error parsing [\w.]+: (?=--)", "", " ".join(sections[0]))
     hints = [" ".join(part[:2]) for part in sections[1:] if part and part[0].startswith(("Perhaps", "Available"))]
     named = [argument for argument in arguments[:2] if not argument.startswith("-") and argument not in wrong]
     return f"{'. '.join([wrong.rstrip('.'), *hints])}. See: {' '.join(['corsdice', *named, '--help'])}"

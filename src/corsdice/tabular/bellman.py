@@ -47,7 +47,7 @@ def fixed_point(
     Newton, safeguarded: a step that shrinks the residual less than plain iteration would (by γ) is undone and plain
     iteration takes its place, so convergence is never slower than a contraction's and quadratic near the solution.
     """
-    require_float64()
+    require_float64(mdp.probabilities, rewards)
 
     def bellman(nu: jax.Array) -> tuple[Backup, jax.Array]:
         backed = backup(rewards + mdp.discount * expected_next(mdp, nu))

@@ -61,7 +61,7 @@ def _meet_limit(logged: LoggedMDP, solve: Callable[[jax.Array, jax.Array], Solut
     0 if that is enough; else λ grows until the limit is met, and the bracket shrinks by regula falsi (Illinois), with
     a bisection every third time. The estimate is continuous in λ, so a root is found even were it not monotone.
     """
-    require_float64()
+    require_float64(logged.mdp.probabilities, logged.behaviour)
     mdp = logged.mdp
     unit = multiplier_unit(mdp.rewards, mdp.costs)
 

@@ -51,7 +51,7 @@ def extraction(logged: LoggedMDP, policy_correction: jax.Array) -> Solution:
 
     `nu` is d_w(s). The correction must be a policy's: Σ_a w(a|s) π_D(a|s) = 1.
     """
-    require_float64()
+    require_float64(logged.mdp.probabilities, policy_correction)
     mdp = logged.mdp
     visits = solve_flow(mdp, policy_correction * logged.behaviour, (1 - mdp.discount) * mdp.initial)
     inside = logged.state_distribution > 0
@@ -62,7 +62,7 @@ def extraction(logged: LoggedMDP, policy_correction: jax.Array) -> Solution:
 @partial(jax.jit, static_argnames="divergence")
 def extraction_dual(logged: LoggedMDP, policy_correction: jax.Array, divergence: Divergence = CHI2) -> Solution:
     """(b) min_μ (1-γ) E_{p_0}[μ(s_0)] + E_D[f*_0(E_{π_D}[w(a|s) e_μ(s,a)])]; w(s) = w(E_{π_D}[w(a|s) e_μ(s,a)])."""
-    require_float64()
+    require_float64(logged.mdp.probabilities, policy_correction)
 
     def gradient(mu: jax.Array) -> jax.Array:
         return jax.grad(extraction_dual_loss)(mu, logged, policy_correction, divergence)
@@ -77,7 +77,7 @@ def extraction_a_mu(logged: LoggedMDP, policy_correction: jax.Array, divergence:
     mu-loss is linear in μ, so it has no minimum of its own: only its gradient, with A following, has a meaning
     (Proposition 5.1). The steps are those of `extraction_dual` with this gradient in place of the dual's.
     """
-    require_float64()
+    require_float64(logged.mdp.probabilities, policy_correction)
 
     def gradient(mu: jax.Array) -> jax.Array:
         a = regress_a(logged, policy_correction, mu)

@@ -63,6 +63,7 @@ def make_mdp(
 ) -> FiniteMDP:
     """Checks the parts of an MDP and puts them together; costs default to zero.
 
+    >>> from corsdice.tabular import float64
     >>> with float64():
     ...     make_mdp(successors=[[[0]]], probabilities=[[[0.9]]], rewards=[[1.0]], initial=[1.0], discount=0.9)
     Traceback (most recent call last):
@@ -196,7 +197,7 @@ def _krylov(matvec: Callable[[jax.Array], jax.Array], right: jax.Array) -> jax.A
 @jax.jit
 def occupancy(mdp: FiniteMDP, policy: jax.Array) -> jax.Array:
     """The stationary distribution d_π(s,a) [S, A]: d = π (1-γ) p_0 + π γ T_* d."""
-    require_float64()
+    require_float64(mdp.probabilities, policy)
     return policy * solve_flow(mdp, policy, (1 - mdp.discount) * mdp.initial)[:, None]
 
 

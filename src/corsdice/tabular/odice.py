@@ -28,7 +28,7 @@ TOLERANCE = 1e-9
 @partial(jax.jit, static_argnames="divergence")
 def odice(logged: LoggedMDP, beta: Scalar, eta: Scalar = 1.0, divergence: Divergence = CHI2) -> Solution:
     """ODICE (label odice-1); w(s,a) is the mean over s' of the corrections of single transitions."""
-    require_float64()
+    require_float64(logged.mdp.probabilities, logged.behaviour)
     mdp = logged.mdp
     transitions = logged.distribution[..., None] * mdp.probabilities
     rows = jnp.arange(mdp.states)[:, None, None]

@@ -64,7 +64,7 @@ class _Residuals(NamedTuple):
 def _interior_point(
     logged: LoggedMDP, alpha: Scalar, divergence: Divergence, costs: jax.Array, limit: Scalar
 ) -> Solution:
-    require_float64()
+    require_float64(logged.mdp.probabilities, logged.behaviour)
     mdp = logged.mdp
     shape = costs.shape
     weight = logged.distribution.ravel()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import jax
+import jax.numpy as jnp
 
 from corsdice.errors import UserError
 
@@ -17,6 +18,9 @@ def float64() -> Iterator[None]:
         yield
 
 
-def require_float64() -> None:
-    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-        raise UserError("the exact solvers need float64: put the call inside `with corsdice.tabular.float64():`")
+def require_float64(*arrays: jax.Array) -> None:
+    """Refuses to compute in less: inside float64() only, and on arrays that were made there."""
+    if not jax.config.jax_enable_x64 or any(array.dtype != jnp.float64 for array in arrays):  # type: ignore[attr-defined]
+        raise UserError(
+            "the exact solvers need float64: make the MDP and solve it in `with corsdice.tabular.float64():`"
+        )
