@@ -111,6 +111,13 @@ class ConstrainedMDPConfig:
     seed: int = 0
     problems: tuple[Literal["random", "sepsis"], ...] = ("random", "sepsis")
     """Which problems to solve; sepsis needs the extra: pip install 'corsdice[sepsis]'."""
+    methods: tuple[Literal["naive-semidice", "coptidice", "corsdice", "lp"], ...] = (
+        "naive-semidice",
+        "coptidice",
+        "corsdice",
+        "lp",
+    )
+    """Which methods to run; on sepsis coptidice and lp take about a minute a limit, the others seconds."""
     alpha: float = 0.01
     """Regularisation on the random MDPs."""
     limits: tuple[float, ...] = (0.02, 0.05, 0.1, 0.15, 0.2)
@@ -119,8 +126,8 @@ class ConstrainedMDPConfig:
     """Logged episodes on the random MDPs."""
     horizon: int = 50
     """Steps after which a logged episode is cut off."""
-    sepsis_alpha: float = 0.001
-    """Regularisation on sepsis, where the rewards per step are small."""
+    sepsis_alpha: float = 0.01
+    """Regularisation on sepsis; the smaller, the more the methods exploit errors of the model."""
     sepsis_limits: tuple[float, ...] = (0.025, 0.035, 0.045)
     """Limits of the treatment intensity per step on sepsis; the clinicians' is about 0.084."""
     patients: int = 20_000
@@ -135,6 +142,8 @@ class ConstrainedMDPConfig:
         _discount(self.discount)
         if not self.problems:
             raise UserError("--problems must name at least one of: random, sepsis")
+        if not self.methods:
+            raise UserError("--methods must name at least one of: naive-semidice, coptidice, corsdice, lp")
 
 
 @dataclass(frozen=True)

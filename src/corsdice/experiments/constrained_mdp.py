@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,11 +24,12 @@ from corsdice.experiments.configs import ConstrainedMDPConfig
 from corsdice.report import figures, files, terminal
 from corsdice.tabular import FiniteMDP, LoggedMDP, Solution, Status
 
-METHODS = {
-    "naive SemiDICE": tabular.naive_semidice,
-    "COptiDICE": tabular.coptidice,
-    "CORSDICE": tabular.corsdice,
+SOLVED = {
+    "naive-semidice": ("naive SemiDICE", tabular.naive_semidice),
+    "coptidice": ("COptiDICE", tabular.coptidice),
+    "corsdice": ("CORSDICE", tabular.corsdice),
 }
+LP = "LP optimum"
 CHUNK = 20
 """Random MDPs solved at once."""
 TOLERANCE = 1e-6
@@ -101,7 +102,7 @@ def lp_row(name: str, run: int, problem: Problem, limit: float) -> Row:
         true_return=float(tabular.expected(truth, jnp.asarray(best.policy), truth.rewards)),
         status=Status.CONVERGED,
     )
-    return make_row((name, run, "LP optimum", 0.0, limit), measures)
+    return make_row((name, run, LP, 0.0, limit), measures)
 
 
 def make_row(keys: tuple[str, int, str, float, float], measures: Measures) -> Row:
@@ -109,16 +110,22 @@ def make_row(keys: tuple[str, int, str, float, float], measures: Measures) -> Ro
     return dict(zip(KEYS, keys, strict=True)) | numbers | {"status": Status(int(measures.status)).name.lower()}
 
 
-def solve_random(config: ConstrainedMDPConfig, f: Divergence, advance: Callable[[str], None]) -> list[Row]:
+def chosen(config: ConstrainedMDPConfig) -> dict[str, Callable[..., Solution]]:
+    """The solvers that the settings ask for, by the name that people see."""
+    return dict(SOLVED[method] for method in config.methods if method in SOLVED)
+
+
+def solve_random(config: ConstrainedMDPConfig, f: Divergence, advance: Callable[[str], None]) -> Iterator[list[Row]]:
+    """The rows of one chunk of random MDPs after another."""
     limits = jnp.asarray(config.limits)
     make = jax.jit(jax.vmap(lambda run: random_problem(config, run)))
 
     def at_every_limit(solve: Callable[..., Solution], problem: Problem) -> Measures:
         return jax.vmap(lambda limit: measure(problem, solve(problem.logs, config.alpha, limit, f)))(limits)
 
-    programs = {method: jax.jit(jax.vmap(partial(at_every_limit, solve))) for method, solve in METHODS.items()}
-    rows: list[Row] = []
+    programs = {name: jax.jit(jax.vmap(partial(at_every_limit, solve))) for name, solve in chosen(config).items()}
     for start in range(0, config.runs, CHUNK):
+        rows: list[Row] = []
         problems = make(jnp.arange(start, start + CHUNK))
         solved = {method: jax.device_get(program(problems)) for method, program in programs.items()}
         for i in range(min(CHUNK, config.runs - start)):
@@ -126,42 +133,56 @@ def solve_random(config: ConstrainedMDPConfig, f: Divergence, advance: Callable[
                 for method, measures in solved.items():
                     cell = Measures(*(m[i, j] for m in measures))
                     rows.append(make_row(("random", start + i, method, config.alpha, limit), cell))
-                rows.append(lp_row("random", start + i, jax.tree.map(operator.itemgetter(i), problems), limit))
+                if "lp" in config.methods:
+                    rows.append(lp_row("random", start + i, jax.tree.map(operator.itemgetter(i), problems), limit))
         advance(f"random MDPs {start + 1}-{start + CHUNK}")
-    return rows
+        yield rows
 
 
-def solve_sepsis(config: ConstrainedMDPConfig, f: Divergence, advance: Callable[[str], None]) -> list[Row]:
+def solve_sepsis(config: ConstrainedMDPConfig, f: Divergence, advance: Callable[[str], None]) -> Iterator[list[Row]]:
+    """The rows of one limit after another."""
     problem = sepsis_problem(config)
-    rows: list[Row] = []
     for limit in config.sepsis_limits:
-        for method, solve in METHODS.items():
+        rows: list[Row] = []
+        for method, solve in chosen(config).items():
             measures = jax.device_get(measure(problem, solve(problem.logs, config.sepsis_alpha, limit, f)))
             rows.append(make_row(("sepsis", 0, method, config.sepsis_alpha, limit), measures))
             advance(f"sepsis, {method}, limit {limit:g}")
-        rows.append(lp_row("sepsis", 0, problem, limit))
-        advance(f"sepsis, LP optimum, limit {limit:g}")
+        if "lp" in config.methods:
+            rows.append(lp_row("sepsis", 0, problem, limit))
+            advance(f"sepsis, {LP}, limit {limit:g}")
+        yield rows
+
+
+SOLVERS = {"random": solve_random, "sepsis": solve_sepsis}
+
+
+def compute(config: ConstrainedMDPConfig) -> list[Row]:
+    f = by_name(config.divergence)
+    steps = {"random": -(-config.runs // CHUNK), "sepsis": len(config.methods) * len(config.sepsis_limits)}
+    rows: list[Row] = []
+    with tabular.float64(), terminal.progress(sum(steps[name] for name in config.problems), "steps") as advance:
+        try:
+            for problem in config.problems:
+                for part in SOLVERS[problem](config, f, advance):
+                    rows += part
+        except KeyboardInterrupt:
+            if not rows:
+                raise
+            print(f"Interrupted: keeping the {len(rows)} rows that are done.")
     return rows
 
 
 def run(config: ConstrainedMDPConfig) -> dict[str, Any]:
-    """Solves the chosen problems, writes the figure, and returns the summary."""
+    """Solves the chosen problems, writes the figure, and returns the summary. Ctrl-C keeps what is done."""
     started = time.monotonic()
     out = files.output_directory(config.out)
-    f = by_name(config.divergence)
-    random_steps = -(-config.runs // CHUNK) if "random" in config.problems else 0
-    sepsis_steps = (len(METHODS) + 1) * len(config.sepsis_limits) if "sepsis" in config.problems else 0
-    rows: list[Row] = []
-    with tabular.float64(), terminal.progress(random_steps + sepsis_steps, "steps") as advance:
-        if "random" in config.problems:
-            rows += solve_random(config, f, advance)
-        if "sepsis" in config.problems:
-            rows += solve_sepsis(config, f, advance)
+    rows = compute(config)
     files.write_csv(out / "results.csv", (*KEYS, *Measures._fields), (row.values() for row in rows))
     summary = summarise(rows) | files.provenance(config, time.monotonic() - started)
     files.write_json(out / "summary.json", summary)
     with files.atomic(out / "figure.png") as path:
-        draw(config, rows, path)
+        draw(rows, path)
     for problem in config.problems:
         terminal.print_table(
             f"{problem}: cost above the limit, in the model and in truth, over all runs and limits",
@@ -180,58 +201,64 @@ def run(config: ConstrainedMDPConfig) -> dict[str, Any]:
                 if row["problem"] == problem
             ],
         )
-    for claim in summary["claims"]:
-        print(f"{'holds' if claim['holds'] else 'FAILS'}: {claim['claim']} (worst {claim['worst']:.3g})")
+    terminal.print_claims(summary["claims"])
     terminal.print_written(out, ("results.csv", "summary.json", "figure.png"))
     return summary
 
 
 def summarise(rows: list[Row]) -> dict[str, Any]:
     table: list[dict[str, Any]] = []
-    for problem in dict.fromkeys(row["problem"] for row in rows):
-        for method in (*METHODS, "LP optimum"):
-            cell = [row for row in rows if (row["problem"], row["method"]) == (problem, method)]
-            excess = np.array([row["model_cost"] - row["limit"] for row in cell])
-            table.append(
-                {
-                    "problem": problem,
-                    "method": method,
-                    "worst_model_excess": float(excess.max()),
-                    "share_over_the_limit_in_the_model": float((excess > TOLERANCE).mean()),
-                    "mean_model_return": float(np.mean([row["model_return"] for row in cell])),
-                    "mean_true_return": float(np.mean([row["true_return"] for row in cell])),
-                    "worst_estimate_error": float(max(abs(row["estimated_cost"] - row["model_cost"]) for row in cell)),
-                    "truly_unsafe": float(np.mean([row["true_cost"] > row["limit"] + TOLERANCE for row in cell])),
-                    "mean_true_excess": float(np.mean([row["true_cost"] - row["limit"] for row in cell])),
-                }
-            )
-    sound = max(row["worst_model_excess"] for row in table if row["method"] in ("COptiDICE", "CORSDICE"))
-    naive = max(row["worst_model_excess"] for row in table if row["method"] == "naive SemiDICE")
-    return {
-        "claims": [
+    for problem, method in dict.fromkeys((row["problem"], row["method"]) for row in rows):
+        cell = [row for row in rows if (row["problem"], row["method"]) == (problem, method)]
+        excess = np.array([row["model_cost"] - row["limit"] for row in cell])
+        table.append(
             {
-                "claim": "CORSDICE and COptiDICE meet every limit in the model, to 1e-6",
-                "worst": sound,
-                "holds": sound <= TOLERANCE,
-            },
-            {"claim": "naive SemiDICE oversteps a limit in the model", "worst": naive, "holds": naive > TOLERANCE},
-        ],
+                "problem": problem,
+                "method": method,
+                "worst_model_excess": float(excess.max()),
+                "share_over_the_limit_in_the_model": float((excess > TOLERANCE).mean()),
+                "mean_model_return": float(np.mean([row["model_return"] for row in cell])),
+                "mean_true_return": float(np.mean([row["true_return"] for row in cell])),
+                "worst_estimate_error": float(max(abs(row["estimated_cost"] - row["model_cost"]) for row in cell)),
+                "truly_unsafe": float(np.mean([row["true_cost"] > row["limit"] + TOLERANCE for row in cell])),
+                "mean_true_excess": float(np.mean([row["true_cost"] - row["limit"] for row in cell])),
+            }
+        )
+    return {
+        "claims": claims(table),
         "not_converged": [row for row in rows if row["status"] != "converged"],
         "table": table,
     }
 
 
-def draw(config: ConstrainedMDPConfig, rows: list[Row], path: Path) -> None:
+def claims(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the exact solutions must show, as far as its methods were run."""
+
+    def worst(*methods: str) -> float | None:
+        return max((row["worst_model_excess"] for row in table if row["method"] in methods), default=None)
+
+    said = []
+    if (sound := worst("COptiDICE", "CORSDICE")) is not None:
+        claim = "CORSDICE and COptiDICE meet every limit in the model, to 1e-6"
+        said.append({"claim": claim, "worst": sound, "holds": sound <= TOLERANCE})
+    if (naive := worst("naive SemiDICE")) is not None:
+        claim = "naive SemiDICE oversteps a limit in the model"
+        said.append({"claim": claim, "worst": naive, "holds": naive > TOLERANCE})
+    return said
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
     panels = (
         ("model_return", "Return in the model"),
         ("model_cost", "Cost in the model"),
         ("true_cost", "True cost"),
     )
-    with figures.figure(len(config.problems), len(panels), width=12, height=3.6 * len(config.problems)) as (fig, axes):
-        for axes_row, problem in zip(axes, config.problems, strict=True):
-            limits = np.array(config.limits if problem == "random" else config.sepsis_limits)
+    with figures.figure(len(problems), len(panels), width=12, height=3.6 * len(problems)) as (fig, axes):
+        for axes_row, problem in zip(axes, problems, strict=True):
+            limits = np.unique([row["limit"] for row in rows if row["problem"] == problem])
             for axis, (name, title) in zip(axes_row, panels, strict=True):
-                for method in (*METHODS, "LP optimum"):
+                for method in dict.fromkeys(row["method"] for row in rows):
                     cell = [r for r in rows if (r["problem"], r["method"]) == (problem, method)]
                     values = np.array([[r[name] for r in cell if r["limit"] == limit] for limit in limits])
                     figures.band(axis, limits, values, method, whole_range=name != "model_return")
@@ -240,5 +267,6 @@ def draw(config: ConstrainedMDPConfig, rows: list[Row], path: Path) -> None:
                     axis.text(limits[-1], limits[-1], "the limit ", color="grey", ha="right", va="bottom", fontsize=8)
                 axis.set_title(f"{title} ({problem})")
                 axis.set_xlabel("cost limit per step")
+                axis.set_xticks(limits)
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         fig.savefig(path)

@@ -112,8 +112,7 @@ def run(config: RandomMDPConfig) -> dict[str, Any]:
         ("method", "return", "flow violation", "policy violation", "converged"),
         [_table_row(method, result) for method, result in results.items()],
     )
-    for claim in summary["claims"]:
-        print(f"{'holds' if claim['holds'] else 'FAILS'}: {claim['claim']} (worst {claim['worst']:.3g})")
+    terminal.print_claims(summary["claims"])
     terminal.print_written(out, ("results.csv", "summary.json", "figure.png"))
     return summary
 

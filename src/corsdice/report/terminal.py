@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -36,6 +37,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     for row in rows:
         table.add_row(*row)
     Console().print(table)
+
+
+def print_claims(claims: Sequence[Mapping[str, Any]]) -> None:
+    for claim in claims:
+        print(f"{'holds' if claim['holds'] else 'FAILS'}: {claim['claim']} (worst {claim['worst']:.3g})")
 
 
 def print_written(directory: Path, names: Sequence[str]) -> None:

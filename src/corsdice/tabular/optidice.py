@@ -28,7 +28,7 @@ from corsdice.tabular.logs import LoggedMDP
 from corsdice.tabular.mdp import FiniteMDP
 from corsdice.tabular.precision import require_float64
 from corsdice.tabular.semigradient import Scalar
-from corsdice.tabular.solution import LARGEST, Solution, Status, how_it_ended, multiplier_unit, policy_from
+from corsdice.tabular.solution import LARGEST, Solution, Status, how_it_ended, multiplier_unit, policy_from, spread
 
 TOLERANCE = 1e-12
 """Of the optimality condition that is violated most, those in units of reward relative to the range of the rewards."""
@@ -75,7 +75,7 @@ def _interior_point(
     idle = jnp.append(logged.state_distribution == 0, False)  # ν(s) of a state outside the logs is free: keep it
     is_cost = jnp.append(jnp.zeros(mdp.states), 1.0)
     unit = multiplier_unit(reward, cost)
-    spread = jnp.where(jnp.ptp(reward) > 0, jnp.ptp(reward), 1.0)
+    reward_unit = spread(reward)
     f_second = jax.vmap(jax.grad(divergence.f_prime))
 
     def residuals(p: _Point) -> _Residuals:
@@ -85,7 +85,7 @@ def _interior_point(
         return _Residuals(jnp.where(seen, slope, 0.0), jnp.where(idle, 0.0, held), gap)
 
     def worst(r: _Residuals) -> jax.Array:
-        rewards = jnp.maximum(jnp.abs(r.stationarity).max(), r.gap) / spread
+        rewards = jnp.maximum(jnp.abs(r.stationarity).max(), r.gap) / reward_unit
         return jnp.maximum(rewards, jnp.abs(r.constraints).sum())
 
     def step(p: _Point) -> _Point:
@@ -136,7 +136,7 @@ def _interior_point(
 
     start = _Point(
         w=jnp.ones_like(weight),
-        z=jnp.full_like(weight, spread),
+        z=jnp.full_like(weight, reward_unit),
         multipliers=unit * is_cost,
         u=jnp.maximum(limit - (weight * cost).sum(), 0.1 * jnp.maximum(limit, 1e-3)),
         iterations=jnp.array(0),

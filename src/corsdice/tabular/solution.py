@@ -58,4 +58,10 @@ LARGEST = 1e8
 
 def multiplier_unit(rewards: jax.Array, costs: jax.Array) -> jax.Array:
     """The natural size of λ: the range of the rewards over the range of the costs."""
-    return jnp.maximum(jnp.ptp(rewards), 1e-6) / jnp.maximum(jnp.ptp(costs), 1e-6)
+    return spread(rewards) / spread(costs)
+
+
+def spread(values: jax.Array) -> jax.Array:
+    """The range of the values, by which to judge what is large; 1 where all are equal."""
+    span = jnp.ptp(values)
+    return jnp.where(span > 0, span, 1.0)
