@@ -33,7 +33,7 @@ bench: .venv/core  ## time and memory against the number of states
 	@touch $@
 
 .venv/dev: .venv/core
-	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[dev,sepsis]'
+	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[dev,minari,sepsis]'
 	@touch $@
 
 clean:

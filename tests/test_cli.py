@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from corsdice import __version__
+from corsdice import __version__, files
 from corsdice.cli import main
 from corsdice.experiments import constrained_mdp, four_rooms, random_mdp
 from corsdice.experiments.configs import ConstrainedMDPConfig, FourRoomsConfig, RandomMDPConfig
-from corsdice.report import files
 
 SMALL = ("--states", "8", "--trajectories", "5", "--horizon", "20", "--actions", "3", "--successors", "3")
 

@@ -2,10 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import ALPHAS, make_logs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from small_problems import ALPHAS, make_logs
 
 from corsdice import tabular
 from corsdice.divergences import CHI2, DIVERGENCES, KL

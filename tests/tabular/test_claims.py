@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_problems import ALPHAS, BETAS, make_logs
 
-from conftest import ALPHAS, BETAS, make_logs
 from corsdice import losses, tabular
 from corsdice.divergences import CHI2, DIVERGENCES, KL
 from corsdice.tabular import Status

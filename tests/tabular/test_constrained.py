@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_problems import make_logs
 
-from conftest import make_logs
 from corsdice import tabular
 from corsdice.divergences import DIVERGENCES, KL
 from corsdice.tabular import Status

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_logs
+from small_problems import make_logs
 
 from corsdice import tabular
 from corsdice.errors import UserError

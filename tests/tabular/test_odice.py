@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import BETAS, make_logs
+from small_problems import BETAS, make_logs
 
 from corsdice import tabular
 from corsdice.divergences import DIVERGENCES

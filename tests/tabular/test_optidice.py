@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_problems import ALPHAS, make_logs
 
-from conftest import ALPHAS, make_logs
 from corsdice import tabular
 from corsdice.divergences import DIVERGENCES
 from corsdice.tabular import Status

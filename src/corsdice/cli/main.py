@@ -15,16 +15,19 @@ from typing import Annotated, Any
 import tyro
 
 from corsdice import __version__
+from corsdice.cli.data import DataCheckConfig, DataConvertConfig
 from corsdice.errors import UserError
 from corsdice.experiments.configs import BenchTabularConfig, ConstrainedMDPConfig, FourRoomsConfig, RandomMDPConfig
 
 RUNNERS = {
+    DataCheckConfig: "corsdice.cli.data",
+    DataConvertConfig: "corsdice.cli.data",
     RandomMDPConfig: "corsdice.experiments.random_mdp",
     FourRoomsConfig: "corsdice.experiments.four_rooms",
     ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
 }
-"""The module whose `run` carries a configuration out; imported only then, because it imports JAX."""
+"""The module whose `run` carries a configuration out; imported only then, because it may import JAX."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,27 @@ class Bench:
 
 
 @dataclass(frozen=True)
+class Data:
+    """Look at logged data, and bring it into another format."""
+
+    action: (
+        Annotated[DataCheckConfig, tyro.conf.subcommand("check")]
+        | Annotated[DataConvertConfig, tyro.conf.subcommand("convert")]
+    )
+
+
+@dataclass(frozen=True)
 class App:
     """Offline constrained reinforcement learning: a safe policy, and an honest estimate of its cost, from logs alone.
 
     `--debug`, anywhere, shows the traceback of an error. `--version` prints the version.
     """
 
-    command: Annotated[Reproduce, tyro.conf.subcommand("reproduce")] | Annotated[Bench, tyro.conf.subcommand("bench")]
+    command: (
+        Annotated[Data, tyro.conf.subcommand("data")]
+        | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+        | Annotated[Bench, tyro.conf.subcommand("bench")]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,8 +112,8 @@ def _parse(arguments: list[str]) -> Any:
         if not stop.code:
             raise
         raise UserError(_one_line(said.getvalue(), arguments)) from None
-    command = app.command
-    return command.figure if isinstance(command, Reproduce) else command.subject
+    (chosen,) = vars(app.command).values()
+    return chosen
 
 
 def _one_line(box: str, arguments: list[str]) -> str:

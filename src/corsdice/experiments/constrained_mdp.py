@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice import tabular
+from corsdice import files, tabular
 from corsdice.divergences import Divergence, by_name
 from corsdice.experiments.configs import ConstrainedMDPConfig
-from corsdice.report import figures, files, terminal
+from corsdice.report import figures, terminal
 from corsdice.tabular import FiniteMDP, LoggedMDP, Solution, Status
 
 SOLVED = {

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
-from corsdice import tabular
+from corsdice import files, tabular
 from corsdice.divergences import by_name
 from corsdice.experiments.configs import FourRoomsConfig
-from corsdice.report import figures, files, terminal
+from corsdice.report import figures, terminal
 from corsdice.tabular import LoggedMDP, Solution, Status
 from corsdice.tabular.problems import FOUR_ROOMS, MOVES, FourRooms
 from corsdice.tabular.solution import EMPTY_STATE

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice import tabular
+from corsdice import files, tabular
 from corsdice.divergences import by_name
 from corsdice.experiments.configs import RandomMDPConfig
-from corsdice.report import figures, files, terminal
+from corsdice.report import figures, terminal
 from corsdice.tabular import FiniteMDP, LoggedMDP, Solution, Status
 
 COLUMNS = ("run", "method", "parameter", "return", "normalised_return", "flow_violation", "policy_violation", "status")

@@ -1,0 +1,86 @@
+"""`corsdice data check` and `corsdice data convert`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from corsdice import data
+from corsdice.data import Columns, Profile
+from corsdice.errors import UserError
+from corsdice.report import terminal
+
+
+@dataclass(frozen=True)
+class DataCheckConfig:
+    """Check a dataset and show what it holds."""
+
+    source: Annotated[str, tyro.conf.Positional]
+    """A .hdf5, .h5, .npz, .parquet or .csv file, or minari:dataset-id."""
+    limits: tuple[float, ...] = (10.0, 20.0, 40.0)
+    """Undiscounted cost limits an episode, for the share of safe episodes."""
+    action_bounds: tuple[float, float] | None = None
+    """Refuse actions outside these bounds."""
+    json: bool = False
+    """Print the profile as JSON."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+
+
+@dataclass(frozen=True)
+class DataConvertConfig:
+    """Check a dataset and write it in another format, told by the name of the target."""
+
+    source: Annotated[str, tyro.conf.Positional]
+    """A .hdf5, .h5, .npz, .parquet or .csv file, or minari:dataset-id."""
+    target: Annotated[Path, tyro.conf.Positional]
+    """A .hdf5, .h5, .npz, .parquet or .csv file."""
+    overwrite: bool = False
+    """Replace the target if it exists."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+
+
+def run(config: DataCheckConfig | DataConvertConfig) -> None:
+    if isinstance(config, DataConvertConfig) and config.target.exists() and not config.overwrite:
+        raise UserError(f"{config.target} exists: choose another name, or --overwrite")
+    dataset = data.read(config.source, config.columns)
+    if isinstance(config, DataConvertConfig):
+        data.write(data.check(dataset), config.target)
+        print(
+            f"Wrote {dataset.transitions:,} transitions in {len(dataset.episodes.starts):,} episodes to {config.target}"
+        )
+        return
+    profile = data.profile(data.check(dataset, config.action_bounds), config.limits)
+    if config.json:
+        print(json.dumps(profile.as_dict(), indent=2))
+    else:
+        show(config.source, profile)
+
+
+def show(source: str, profile: Profile) -> None:
+    low, high = profile.action_range
+    print(f"{source}: {profile.transitions:,} transitions in {profile.episodes:,} episodes, ", end="")
+    print(f"{profile.terminated:,} terminated and {profile.episodes - profile.terminated:,} timed out")
+    print(f"observations {profile.observation_shape}, actions {profile.action_shape} in [{low:g}, {high:g}]")
+    terminal.print_table(
+        "By episode, undiscounted",
+        ("", *profile.length),
+        [
+            (name, *(f"{value:.5g}" for value in quantiles.values()))
+            for name, quantiles in (
+                ("steps", profile.length),
+                ("return", profile.episode_return),
+                ("cost", profile.episode_cost),
+            )
+        ],
+    )
+    for limit, share in profile.safe_share.items():
+        print(f"cost <= {limit}: {share:.1%} of the episodes")
+    print(f"steps with a cost: {profile.costly_steps:.1%}")
+    print(f"rows whose observation and action stood before: {profile.duplicates:,}")
+    for name, constant in (("observation", profile.constant_observations), ("action", profile.constant_actions)):
+        if constant:
+            print(f"{name} columns that never change: {', '.join(map(str, constant))}")
