@@ -33,7 +33,7 @@ bench: .venv/core  ## time and memory against the number of states
 	@touch $@
 
 .venv/dev: .venv/core
-	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[dev,minari,sepsis]'
+	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[dev,gym,minari,sepsis]'
 	@touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""`corsdice data check` and `corsdice data convert`."""
+"""`corsdice data check`, `convert` and `make`."""
 
 from __future__ import annotations
 
@@ -43,21 +43,45 @@ class DataConvertConfig:
     columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
 
 
-def run(config: DataCheckConfig | DataConvertConfig) -> None:
-    if isinstance(config, DataConvertConfig) and config.target.exists() and not config.overwrite:
-        raise UserError(f"{config.target} exists: choose another name, or --overwrite")
-    dataset = data.read(config.source, config.columns)
-    if isinstance(config, DataConvertConfig):
-        data.write(data.check(dataset), config.target)
-        print(
-            f"Wrote {dataset.transitions:,} transitions in {len(dataset.episodes.starts):,} episodes to {config.target}"
-        )
+@dataclass(frozen=True)
+class DataMakeConfig:
+    """Make logs of an embedded task: scripted drivers, from safe and slow to fast and reckless."""
+
+    task: Annotated[str, tyro.conf.Positional]
+    """point-circle, point-run or point-ridge."""
+    target: Annotated[Path, tyro.conf.Positional]
+    """A .hdf5, .h5, .npz, .parquet or .csv file."""
+    episodes: int = 1000
+    """One of each driver."""
+    seed: int = 0
+    overwrite: bool = False
+    """Replace the target if it exists."""
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise UserError(f"--episodes must be at least 1, got {self.episodes}")
+
+
+def run(config: DataCheckConfig | DataConvertConfig | DataMakeConfig) -> None:
+    if isinstance(config, DataCheckConfig):
+        dataset = data.check(data.read(config.source, config.columns), config.action_bounds)
+        profile = data.profile(dataset, config.limits)
+        if config.json:
+            print(json.dumps(profile.as_dict(), indent=2))
+        else:
+            show(config.source, profile)
         return
-    profile = data.profile(data.check(dataset, config.action_bounds), config.limits)
-    if config.json:
-        print(json.dumps(profile.as_dict(), indent=2))
+    if config.target.exists() and not config.overwrite:
+        raise UserError(f"{config.target} exists: choose another name, or --overwrite")
+    if isinstance(config, DataMakeConfig):
+        from corsdice import envs  # imports JAX
+
+        dataset = envs.collect(envs.task_by_name(config.task), config.seed, config.episodes)
     else:
-        show(config.source, profile)
+        dataset = data.check(data.read(config.source, config.columns))
+    data.write(dataset, config.target)
+    episodes = len(dataset.episodes.starts)
+    print(f"Wrote {dataset.transitions:,} transitions in {episodes:,} episodes to {config.target}")
 
 
 def show(source: str, profile: Profile) -> None:

@@ -15,13 +15,14 @@ from typing import Annotated, Any
 import tyro
 
 from corsdice import __version__
-from corsdice.cli.data import DataCheckConfig, DataConvertConfig
+from corsdice.cli.data import DataCheckConfig, DataConvertConfig, DataMakeConfig
 from corsdice.errors import UserError
 from corsdice.experiments.configs import BenchTabularConfig, ConstrainedMDPConfig, FourRoomsConfig, RandomMDPConfig
 
 RUNNERS = {
     DataCheckConfig: "corsdice.cli.data",
     DataConvertConfig: "corsdice.cli.data",
+    DataMakeConfig: "corsdice.cli.data",
     RandomMDPConfig: "corsdice.experiments.random_mdp",
     FourRoomsConfig: "corsdice.experiments.four_rooms",
     ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
@@ -50,11 +51,12 @@ class Bench:
 
 @dataclass(frozen=True)
 class Data:
-    """Look at logged data, and bring it into another format."""
+    """Look at logged data, bring it into another format, or make some."""
 
     action: (
         Annotated[DataCheckConfig, tyro.conf.subcommand("check")]
         | Annotated[DataConvertConfig, tyro.conf.subcommand("convert")]
+        | Annotated[DataMakeConfig, tyro.conf.subcommand("make")]
     )
 
 

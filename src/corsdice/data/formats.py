@@ -101,25 +101,16 @@ def _read_npz(path: Path, _: Columns) -> dict[str, np.ndarray]:
         raise UserError(f"{path.name} is not a readable npz file: {_first_line(error)}") from error
 
 
-def _read_parquet(path: Path, columns: Columns) -> dict[str, np.ndarray]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except pyarrow.ArrowInvalid as error:
-        raise UserError(f"{path.name} is not a readable Parquet file: {_first_line(error)}") from error
-    return _from_table(table, columns)
-
-
-def _read_csv(path: Path, columns: Columns) -> dict[str, np.ndarray]:
+def _read_table(path: Path, columns: Columns) -> dict[str, np.ndarray]:
     import pyarrow
     import pyarrow.csv
+    import pyarrow.parquet
 
+    load = pyarrow.csv.read_csv if path.suffix.lower() == ".csv" else pyarrow.parquet.read_table
     try:
-        table = pyarrow.csv.read_csv(path)
+        table = load(path)
     except pyarrow.ArrowInvalid as error:
-        raise UserError(f"{path.name} is not a readable CSV file: {_first_line(error)}") from error
+        raise UserError(f"{path.name} is not a readable table: {_first_line(error)}") from error
     return _from_table(table, columns)
 
 
@@ -249,8 +240,8 @@ READERS: dict[str, Reader] = {
     ".hdf5": _read_hdf5,
     ".h5": _read_hdf5,
     ".npz": _read_npz,
-    ".parquet": _read_parquet,
-    ".csv": _read_csv,
+    ".parquet": _read_table,
+    ".csv": _read_table,
 }
 WRITERS: dict[str, Callable[[Dataset, Path], None]] = {
     ".hdf5": _write_hdf5,
