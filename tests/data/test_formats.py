@@ -2,9 +2,12 @@ import csv
 import json
 import warnings
 
+import gymnasium
 import h5py
+import minari
 import numpy as np
 import pytest
+from minari.data_collector import EpisodeBuffer
 from small_datasets import assert_same, make_arrays
 
 from corsdice.cli import main
@@ -120,10 +123,6 @@ def test_names_that_say_nothing(dataset, tmp_path):
 
 def test_minari_episodes_with_their_costs(arrays, tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    gymnasium = pytest.importorskip("gymnasium", reason="comes with the extra minari")
-    import minari
-    from minari.data_collector import EpisodeBuffer
-
     dataset = dataset_from(arrays)
     buffers = []
     for index, (start, stop) in enumerate(zip(*dataset.episodes, strict=True)):

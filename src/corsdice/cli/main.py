@@ -46,6 +46,7 @@ class Reproduce:
 class Bench:
     """Measure time and memory on this machine."""
 
+    # The hidden alternative makes the single choice a sub-command rather than plain options.
     subject: Annotated[BenchTabularConfig, tyro.conf.subcommand("tabular")] | tyro.conf.Suppress[None]
 
 
