@@ -2,7 +2,12 @@ import os
 import shutil
 import tempfile
 
+from hypothesis import settings
+
 CACHE = "JAX_COMPILATION_CACHE_DIR"
+
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.load_profile("repeatable")
 
 
 def pytest_configure(config):

@@ -20,7 +20,7 @@ def at(function, x, dtype=np.float64):
 
 
 @every_divergence
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(y=st.floats(-8, 4))
 def test_conjugate_and_weight_are_the_numeric_maximum(divergence, y):
     best = minimize_scalar(
@@ -31,7 +31,7 @@ def test_conjugate_and_weight_are_the_numeric_maximum(divergence, y):
 
 
 @every_divergence
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(x=st.floats(1e-6, 1e4))
 def test_the_inverse_undoes_the_derivative(divergence, x):
     assert at(divergence.f_prime_inverse, at(divergence.f_prime, x)) == pytest.approx(x, rel=1e-9)
@@ -39,7 +39,7 @@ def test_the_inverse_undoes_the_derivative(divergence, x):
 
 
 @every_divergence
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(a=st.floats(-1e4, 1e4), b=st.floats(-1e4, 1e4), share=st.floats(0, 1))
 def test_f_and_its_conjugate_are_convex(divergence, a, b, share):
     middle = share * a + (1 - share) * b
@@ -50,7 +50,7 @@ def test_f_and_its_conjugate_are_convex(divergence, a, b, share):
 
 @every_divergence
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(x=st.one_of(st.floats(-1e4, 1e4), st.sampled_from([-1e4, -1.0, 0.0, 1.0, 1e4])))
 def test_values_and_gradients_are_finite_everywhere(divergence, dtype, x):
     with float64():
@@ -64,7 +64,7 @@ def test_values_and_gradients_are_finite_everywhere(divergence, dtype, x):
 
 
 @every_divergence
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(y=st.one_of(st.floats(-50, 50), st.just(0.0)))
 def test_the_closed_form_derivatives_are_the_gradients(divergence, y):
     """At y = 0 too, where a minimum or maximum would pass on half a gradient and where networks start."""

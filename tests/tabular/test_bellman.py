@@ -17,7 +17,7 @@ BEHAVIOUR = np.array([[0.2, 0.3, 0.5]])
 
 @every_divergence
 @pytest.mark.parametrize("total", [1.0, 1 / 9, 9.0])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(q=st.lists(st.floats(-20, 20), min_size=3, max_size=3), alpha=st.floats(0.05, 10))
 def test_the_multiplier_is_the_root_that_a_bracketing_search_finds(divergence, total, q, alpha):
     with tabular.float64():
