@@ -1,1 +1,1 @@
-"""What a person sees: files, figures, tables, progress."""
+"""What a person sees: figures, tables, progress."""
