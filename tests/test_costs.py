@@ -7,7 +7,7 @@ from corsdice.errors import UserError
 
 
 def test_the_three_units_of_forty_per_thousand_steps():
-    limit = CostLimit.from_episode(40, horizon=1000, discount=0.99)
+    limit = CostLimit.episodic(40, horizon=1000, discount=0.99)
     assert limit.per_step == pytest.approx(0.039998, abs=5e-7)
     assert limit.discounted == pytest.approx(3.9998, abs=5e-5)
     assert limit.episode == pytest.approx(40, rel=1e-12)
@@ -16,7 +16,7 @@ def test_the_three_units_of_forty_per_thousand_steps():
 @given(cost=st.floats(0, 1e3), horizon=st.integers(1, 2000), discount=st.floats(0, 0.999))
 def test_a_constant_cost_is_the_same_limit_in_every_unit(cost, horizon, discount):
     """A policy that pays `cost` at each of H steps: its true sums are what the units must say."""
-    limit = CostLimit.from_episode(cost * horizon, horizon=horizon, discount=discount)
+    limit = CostLimit.episodic(cost * horizon, horizon=horizon, discount=discount)
     discounted = sum(cost * discount**t for t in range(horizon))
     assert limit.discounted == pytest.approx(discounted, rel=1e-9)
     assert limit.per_step == pytest.approx((1 - discount) * discounted, rel=1e-9)
@@ -47,4 +47,4 @@ def test_admits_compares_in_the_normalised_unit():
 )
 def test_nonsense_is_refused(limit, horizon, discount, message):
     with pytest.raises(UserError, match=message):
-        CostLimit.from_episode(limit, horizon=horizon, discount=discount)
+        CostLimit.episodic(limit, horizon=horizon, discount=discount)

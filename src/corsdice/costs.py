@@ -8,7 +8,7 @@ A limit can be stated in three ways, and mistaking one for another makes a const
 
 They convert as if the cost were the same at every step, which is how the paper and DSRL adjust limits.
 
->>> limit = CostLimit.from_episode(40, horizon=1000, discount=0.99)
+>>> limit = CostLimit.episodic(40, horizon=1000, discount=0.99)
 >>> print(limit)
 40 per episode of 1000 steps = 3.9998 discounted (γ=0.99) = 0.039998 per step
 >>> limit.admits(PerStepCost(0.05))
@@ -45,18 +45,18 @@ class CostLimit:
             raise UserError(f"the horizon must be a whole number of steps >= 1, got {self.horizon}")
 
     @classmethod
-    def from_episode(cls, limit: float, *, horizon: int, discount: float) -> CostLimit:
+    def episodic(cls, limit: float, *, horizon: int, discount: float = 0.99) -> CostLimit:
         """From an undiscounted sum over an episode of `horizon` steps: per step, C (1-γ^H) / H."""
         probe = cls(PerStepCost(0.0), horizon, discount)  # validates before dividing
-        return cls(PerStepCost(limit / probe._episode_per_step), horizon, discount)
+        return cls(PerStepCost(limit / probe.episode_per_step), horizon, discount)
 
     @classmethod
-    def from_discounted(cls, limit: float, *, horizon: int, discount: float) -> CostLimit:
+    def from_discounted(cls, limit: float, *, horizon: int, discount: float = 0.99) -> CostLimit:
         """From a discounted sum Σ γ^t c_t."""
         return cls(PerStepCost((1 - discount) * limit), horizon, discount)
 
     @classmethod
-    def from_per_step(cls, limit: float, *, horizon: int, discount: float) -> CostLimit:
+    def from_per_step(cls, limit: float, *, horizon: int, discount: float = 0.99) -> CostLimit:
         """From the normalised unit (1-γ) Σ γ^t c_t of a DICE estimate."""
         return cls(PerStepCost(limit), horizon, discount)
 
@@ -66,10 +66,10 @@ class CostLimit:
 
     @property
     def episode(self) -> EpisodeCost:
-        return EpisodeCost(self.per_step * self._episode_per_step)
+        return EpisodeCost(self.per_step * self.episode_per_step)
 
     @property
-    def _episode_per_step(self) -> float:
+    def episode_per_step(self) -> float:
         """What one unit of normalised cost amounts to in an episode: H / (1-γ^H)."""
         return self.horizon / (1 - self.discount**self.horizon)
 

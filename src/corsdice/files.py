@@ -51,6 +51,66 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
+def write_tensors(path: Path, tree: Any, metadata: Mapping[str, str] | None = None) -> None:
+    """The arrays of a pytree by the names of their places in it, as safetensors."""
+    import jax
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _named_leaves(jax.device_get(tree))}
+    with atomic(path) as temporary:
+        save_file(arrays, temporary, dict(metadata or {}))
+        _sync(temporary)
+
+
+def read_tensors(path: Path, like: Any) -> Any:
+    """The pytree that `write_tensors` wrote, which must have the structure, shapes and types of `like`."""
+    import jax
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays = load_file(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+    leaves = []
+    for name, leaf in _named_leaves(like):
+        array = arrays.pop(name, None)
+        if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
+            found = "is missing" if array is None else f"has shape {array.shape} and type {array.dtype}"
+            raise UserError(
+                f"{path}: {name} {found}, expected {leaf.shape} and {leaf.dtype}: written for other settings?"
+            )
+        leaves.append(array)
+    if arrays:
+        raise UserError(f"{path}: unexpected {next(iter(arrays))}: written for other settings?")
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def read_tensors_metadata(path: Path) -> dict[str, str]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            return dict(file.metadata() or {})
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+
+
+def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    import jax
+
+    return [(jax.tree_util.keystr(place), leaf) for place, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def _sync(path: Path) -> None:
+    """What has been written survives a crash of the machine."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def provenance(config: Any, seconds: float) -> dict[str, Any]:
     """What a result needs to be reproduced: the settings, the versions, and how long it took."""
     return {

@@ -8,6 +8,7 @@ loss is an exact expectation, which is how it is tested against the exact solver
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 from corsdice.divergences import Divergence
 
@@ -41,3 +42,80 @@ def extraction_mu_loss(
     """(1-γ) E_{p_0}[μ(s_0)] + E_D[(f*_0)'(A(s)) w(a|s) ê_μ(s,s')] (label mu-loss); a function of μ, with A held."""
     held = jax.lax.stop_gradient(divergence.weight(a) * policy_correction)
     return (1 - discount) * _mean(mu_initial, initial_weights) + _mean(held * e_mu, weights)
+
+
+def nu_loss(
+    divergence: Divergence,
+    q: jax.Array,
+    nu: jax.Array,
+    alpha: jax.Array | float,
+    weights: jax.Array | None = None,
+) -> jax.Array:
+    """E_D[ν(s) + α f*_0((Q(s,a) - ν(s))/α)] (label nu-loss); a function of ν, with Q held."""
+    advantage = jax.lax.stop_gradient(q) - nu
+    return _mean(nu + alpha * divergence.conjugate(advantage / alpha), weights)
+
+
+def q_loss(
+    q: jax.Array,
+    penalised_reward: jax.Array,
+    nu_next: jax.Array,
+    discount: jax.Array | float,
+    weights: jax.Array | None = None,
+) -> jax.Array:
+    """E_D[(r - λc + γ ν(s') - Q(s,a))²] (label Q-loss); a function of Q, with ν held and 0 after a termination."""
+    return _mean((jax.lax.stop_gradient(penalised_reward + discount * nu_next) - q) ** 2, weights)
+
+
+def policy_loss(log_likelihood: jax.Array, correction: jax.Array, weights: jax.Array | None = None) -> jax.Array:
+    """-E_D[w log π(a|s)] (label pi-loss): weighted behaviour cloning; a function of π, with w held."""
+    return -_mean(jax.lax.stop_gradient(correction) * log_likelihood, weights)
+
+
+def optidice_nu_loss(
+    divergence: Divergence,
+    advantage: jax.Array,
+    nu_initial: jax.Array,
+    alpha: jax.Array | float,
+    discount: jax.Array | float,
+    weights: jax.Array | None = None,
+    initial_weights: jax.Array | None = None,
+) -> jax.Array:
+    """(1-γ) E_{p_0}[ν(s_0)] + α E_D[f*_0(e_ν/α)] with e_ν = r - λc + γν(s') - ν(s); a function of ν, all of it."""
+    conjugate = _mean(divergence.conjugate(advantage / alpha), weights)
+    return (1 - discount) * _mean(nu_initial, initial_weights) + alpha * conjugate
+
+
+def corrected_mean(
+    correction: jax.Array,
+    values: jax.Array,
+    terminals: jax.Array,
+    discount: jax.Array | float,
+    weights: jax.Array | None = None,
+) -> jax.Array:
+    """E_D[w(s,a) x], w made to sum as it must; with x the cost, the estimate inside label modified-lambda-loss.
+
+    Summed over all states the flow equations say E_D[w] = 1 - γ/(1-γ) E_D[w · ended]: what has ended is not in the
+    logs. A w that misses this by a factor is divided by it.
+    """
+    mass = _mean(correction * (1 + discount / (1 - discount) * terminals), weights)
+    return _mean(correction * values, weights) / mass
+
+
+def cost_bound(
+    correction: jax.Array,
+    costs: jax.Array,
+    e_chi: jax.Array,
+    chi_initial: jax.Array,
+    tau: jax.Array,
+    radius: float,
+    discount: jax.Array | float,
+) -> tuple[jax.Array, jax.Array]:
+    """τ log E_D[exp((w (c + ê_χ) + (1-γ) χ(s_0)) / τ)] + τ ε, and the reweighting p of the rows that attains it.
+
+    COptiDICE's upper bound on E_D[w c] over all p with KL(p ‖ D) <= ε (Lee et al., 2022); a function of χ and τ. Row i
+    is paired with initial state i.
+    """
+    scores = (jax.lax.stop_gradient(correction) * (costs + e_chi) + (1 - discount) * chi_initial) / tau
+    bound = tau * (jax.scipy.special.logsumexp(scores) - jnp.log(len(scores))) + tau * radius
+    return bound, jax.lax.stop_gradient(jax.nn.softmax(scores))

@@ -1,0 +1,68 @@
+"""The algorithms by name, and the settings of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from corsdice.algorithms import bc, corsdice, optidice
+from corsdice.algorithms.contract import Config, Hypers
+from corsdice.errors import UserError
+
+
+class Algorithm(NamedTuple):
+    """A module that keeps the contract (see `contract`), and the settings that make it the algorithm of that name."""
+
+    name: str
+    module: ModuleType
+    settings: dict[str, Any]
+
+    def config(self, **options: Any) -> Config:
+        """Its configuration with some options changed."""
+        default: Config = self.module.Config(**self.settings)
+        unknown = sorted(set(options) - set(default.__dataclass_fields__))
+        if unknown:
+            raise UserError(f"{self.name} has no option {', '.join(unknown)}")
+        return replace(default, **options)
+
+
+ALGORITHMS = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("corsdice", corsdice, {}),
+        Algorithm("semidice", corsdice, {"estimate": "none"}),
+        Algorithm("naive-semidice", corsdice, {"estimate": "naive"}),
+        Algorithm("optidice", optidice, {}),
+        Algorithm("coptidice", optidice, {"constrained": True}),
+        Algorithm("bc-all", bc, {}),
+        Algorithm("bc-safe", bc, {"safe_only": True}),
+    )
+}
+
+
+def by_name(name: str) -> Algorithm:
+    if name not in ALGORITHMS:
+        raise UserError(f"unknown algorithm {name!r}: choose one of {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]
+
+
+def paper_settings(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the paper's appendix H says, as options of the configuration and of the hyper-parameters."""
+    options: dict[str, Any] = {
+        "steps": 1_000_000,
+        "batch_size": 256,
+        "widths": (256, 256),
+        "components": 1,
+        "squash": True,
+        "cosine_decay": True,
+        "standardise": False,
+    }
+    fields = algorithm.config().__dataclass_fields__
+    options |= {name: True for name in ("layer_norm",) if name in fields}
+    if algorithm.name == "corsdice":
+        options |= {"estimate": "networks", "split_constant": False}
+    return options, {"learning_rate": 3e-4, "target_rate": 5e-4, "discount": 0.99, "multiplier_rate": 3e-4}
+
+
+__all__ = ["ALGORITHMS", "Algorithm", "Config", "Hypers", "by_name", "paper_settings"]

@@ -1,0 +1,147 @@
+"""CORSDICE (Algorithm 1 of the paper): SemiDICE on r - λc, and λ moved by an estimate of the cost.
+
+The estimate is the choice that matters:
+
+- "closed-form" speaks of the actor that ships and of the undiscounted episode (`corsdice.extraction`);
+- "networks" is the paper's: A and μ extract w(s), and w(s) w(a|s) speaks of π_w and of the discounted cost;
+- "naive" takes w(a|s) for the stationary correction, which it is not: the baseline that fails;
+- "none" leaves λ where it is, which is SemiDICE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from corsdice import divergences, losses
+from corsdice.algorithms import semidice
+from corsdice.algorithms.contract import (
+    ADAM,
+    Hypers,
+    Metrics,
+    Params,
+    cost_metrics,
+    descend,
+    move_multiplier,
+    per_episode,
+    weight_metrics,
+)
+from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial
+from corsdice.extraction import features, flow_of, occupancy
+from corsdice.networks import draw
+
+
+@dataclass(frozen=True)
+class Config(semidice.Config):
+    estimate: Literal["closed-form", "networks", "naive", "none"] = "closed-form"
+    """What tells λ the cost."""
+    extraction_divergence: str = "soft-chi2"
+    """f of the extraction by networks."""
+    split_constant: bool = True
+    """Give the constant of μ a parameter of its own (see `_extraction`)."""
+    estimate_every: int = 200
+    """Steps between two estimates in closed form."""
+
+
+class State(NamedTuple):
+    params: Params
+    target_q: Params
+    optimiser: Any
+    multiplier: jax.Array
+    """λ >= 0, in standard units."""
+    cost: jax.Array
+    """The last estimate, undiscounted sum over an episode."""
+
+
+def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
+    params = semidice.init_params(config, logs, key)
+    if config.estimate == "networks":
+        a_key, mu_key = jax.random.split(jax.random.fold_in(key, 1))
+        s = logs.transitions.observations[:1]
+        params |= {
+            "a": config.critic().init(a_key, s),
+            "mu": config.critic().init(mu_key, s),
+            "constant": jnp.zeros(()),
+        }
+    multiplier = jnp.asarray(hypers.multiplier, jnp.float32)
+    return State(params, params["q"], ADAM.init(params), multiplier, jnp.zeros(()))
+
+
+def update(
+    config: Config, hypers: Hypers, logs: Logs, state: State, step: jax.Array, key: jax.Array
+) -> tuple[State, Metrics]:
+    batch_key, initial_key, actor_key = jax.random.split(key, 3)
+    batch = draw_batch(logs, batch_key, config.batch_size, logs.rows)
+    initial = draw_initial(logs, initial_key, config.batch_size)
+    held = state.params | {"target_q": state.target_q}
+
+    def total_loss(params: Params) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array, jax.Array]]:
+        semi = semidice.terms(config, hypers, logs, params, held, state.multiplier, batch)
+        terms, w = semi.losses, semi.policy_correction
+        state_correction = jnp.ones_like(w)
+        if config.estimate == "networks":
+            extracted, state_correction = _extraction(config, hypers, params, batch, initial, w / w.mean())
+            terms = terms | extracted
+        return jnp.sum(jnp.stack(list(terms.values()))), (terms, w, state_correction)
+
+    gradients, (terms, w_policy, w_state) = jax.grad(total_loss, has_aux=True)(state.params)
+    params, optimiser = descend(config, hypers, state.params, gradients, state.optimiser, step)
+    target_q = optax.incremental_update(params["q"], state.target_q, hypers.target_rate)
+    w = w_state * w_policy
+    if config.estimate == "closed-form":
+        now = step % config.estimate_every == 0
+        cost = jax.lax.cond(now, lambda: episode_cost(config, logs, params, actor_key), lambda: state.cost)
+        violation = (cost - hypers.episode_limit) / len(logs.episode)
+    else:
+        per_step = losses.corrected_mean(w, logs.raw_costs(batch), batch.terminals, hypers.discount)
+        cost = per_episode(hypers, per_step)
+        violation = per_step - hypers.per_step_limit
+    multiplier = state.multiplier
+    if config.estimate != "none":
+        multiplier = move_multiplier(config, hypers, logs, multiplier, violation)
+    metrics = terms | cost_metrics(hypers, logs, multiplier, cost) | weight_metrics(w)
+    metrics["mean_policy_correction"] = w_policy.mean()
+    return State(params, target_q, optimiser, multiplier, cost), metrics
+
+
+def _extraction(
+    config: Config, hypers: Hypers, params: Params, batch: Batch, initial: jax.Array, w: jax.Array
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    """The losses of A and μ (labels u-loss and mu-loss), and w(s) = max(0, (f')^-1(A(s))).
+
+    The constant of μ enters ê_μ with the factor 1-γ, so a network would take a hundred times as long to learn it as
+    the rest; as b/(1-γ) with a parameter b of its own it moves A by b at once.
+    """
+    f = divergences.by_name(config.extraction_divergence)
+    n = config.batch_size
+    constant = params["constant"] if config.split_constant else jnp.zeros(())
+    a = config.critic().apply(params["a"], batch.observations)[0] - jax.lax.stop_gradient(constant)
+    stacked = jnp.concatenate([batch.observations, batch.next_observations, initial])
+    mu = config.critic().apply(params["mu"], stacked)[0] + constant / (1 - hypers.discount)
+    e_mu = losses.flow_error(mu[:n], (1 - batch.terminals) * mu[n : 2 * n], hypers.discount)
+    return {
+        "a_loss": losses.extraction_a_loss(a, w, e_mu),
+        "mu_loss": losses.extraction_mu_loss(f, a, w, e_mu, mu[2 * n :], hypers.discount),
+    }, jax.lax.stop_gradient(f.weight(a))
+
+
+def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> jax.Array:
+    """The actor's undiscounted cost of an episode, by extraction in closed form, held to what an episode can cost."""
+    probe = logs.probe
+    observations = jnp.concatenate([probe.next_observations, probe.initial_observations])
+    mixture = config.actor(logs.transitions.actions.shape[-1]).apply(params["actor"], observations)
+    actions = draw(mixture, key, squash=config.squash)
+    then = features(probe.basis, jnp.concatenate([observations, actions], -1))
+    n = len(probe.here)
+    flow = flow_of(probe.here, (1 - probe.terminals)[:, None] * then[:n], then[n:])
+    estimate = probe.cost_features @ occupancy(flow, logs.episode)
+    return jnp.clip(estimate, 0.0, len(logs.episode) * logs.highest_cost)
+
+
+def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:
+    """w(a|s), one for each row."""
+    return semidice.policy_correction(config, hypers, state.params["nu"], state.target_q, batch)

@@ -1,0 +1,122 @@
+"""The only file that knows the neural-network library: perceptrons, and actors with their likelihood.
+
+Last layers start at zero, so critics start at 0 and every correction at w(0) = 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+LOG_STD_RANGE = (-4.0, 1.0)
+SQUASH_MARGIN = 1e-3
+"""tanh reaches ±1 at infinity only: logged actions are held this far from it."""
+
+
+class MLP(nn.Module):
+    """Linear layers with ReLU between them and, if asked for, LayerNorm before each ReLU."""
+
+    widths: tuple[int, ...]
+    outputs: int
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for width in self.widths:
+            x = nn.Dense(width)(x)
+            x = nn.relu(nn.LayerNorm()(x) if self.layer_norm else x)
+        return nn.Dense(self.outputs, kernel_init=nn.initializers.zeros)(x)
+
+
+class Critic(nn.Module):
+    """`members` independent functions of a row to a number: [..., features] -> [members, ...]."""
+
+    widths: tuple[int, ...]
+    members: int = 1
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jnp.stack([MLP(self.widths, 1, self.layer_norm)(x)[..., 0] for _ in range(self.members)])
+
+
+class Mixture(NamedTuple):
+    """A mixture of K diagonal Gaussians over A action dimensions."""
+
+    logits: jax.Array
+    """[..., K]"""
+    means: jax.Array
+    """[..., K, A]"""
+    log_stds: jax.Array
+    """[..., K, A]"""
+
+
+class Actor(nn.Module):
+    """A stochastic policy on [-1, 1]^A: a mixture of Gaussians, brought into the box by tanh or by clipping.
+
+    One component squashed by tanh is the paper's actor. Clipping puts mass on the bounds, as logs of saturated
+    controls have it, where tanh has none.
+    """
+
+    actions: int
+    widths: tuple[int, ...]
+    components: int = 1
+    squash: bool = True
+
+    @nn.compact
+    def __call__(self, observations: jax.Array) -> Mixture:
+        k, a = self.components, self.actions
+        outputs = MLP(self.widths, k * (1 + 2 * a))(observations)
+        lead = outputs.shape[:-1]
+        # Distinct starting points: components that start as one would stay one.
+        spread = self.param("spread", nn.initializers.uniform(2.0), (k, a)) - 1.0 if k > 1 else 0.0
+        low, high = LOG_STD_RANGE
+        return Mixture(
+            logits=outputs[..., :k],
+            means=outputs[..., k : k + k * a].reshape(*lead, k, a) + spread,
+            log_stds=jnp.clip(outputs[..., k + k * a :].reshape(*lead, k, a) - 0.5, low, high),
+        )
+
+
+def log_likelihood(mixture: Mixture, actions: jax.Array, *, squash: bool) -> jax.Array:
+    """log π(a|s) [...] of actions [..., A] in [-1, 1]: a density, and under clipping a probability on the bounds."""
+    actions = actions[..., None, :]
+    stds = jnp.exp(mixture.log_stds)
+    if squash:
+        inside = jnp.clip(actions, -1 + SQUASH_MARGIN, 1 - SQUASH_MARGIN)
+        z = (jnp.arctanh(inside) - mixture.means) / stds
+        each = jax.scipy.stats.norm.logpdf(z) - mixture.log_stds - jnp.log1p(-(inside**2))
+    else:
+        z = (actions - mixture.means) / stds
+        density = jax.scipy.stats.norm.logpdf(z) - mixture.log_stds
+        bound = jnp.abs(actions) >= 1
+        # Each branch of the `where` sees only arguments that are safe for it.
+        beyond = jax.scipy.stats.norm.logcdf(jnp.where(bound, z * jnp.sign(actions) * -1, 0.0))
+        each = jnp.where(bound, beyond, density)
+    return jax.scipy.special.logsumexp(each.sum(-1) + jax.nn.log_softmax(mixture.logits), axis=-1)
+
+
+def draw(mixture: Mixture, key: jax.Array, *, squash: bool) -> jax.Array:
+    """An action [..., A] of the policy."""
+    component_key, noise_key = jax.random.split(key)
+    chosen = jax.random.categorical(component_key, mixture.logits)
+    mean, std = _component(mixture, chosen)
+    return _into_box(mean + std * jax.random.normal(noise_key, mean.shape), squash=squash)
+
+
+def mode(mixture: Mixture, *, squash: bool) -> jax.Array:
+    """The centre [..., A] of the most probable component."""
+    return _into_box(_component(mixture, mixture.logits.argmax(-1))[0], squash=squash)
+
+
+def _component(mixture: Mixture, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    index = chosen[..., None, None]
+    mean = jnp.take_along_axis(mixture.means, index, -2)[..., 0, :]
+    return mean, jnp.exp(jnp.take_along_axis(mixture.log_stds, index, -2)[..., 0, :])
+
+
+def _into_box(values: jax.Array, *, squash: bool) -> jax.Array:
+    return jnp.tanh(values) if squash else jnp.clip(values, -1, 1)

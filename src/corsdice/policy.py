@@ -1,0 +1,124 @@
+"""The policy that ships: an actor's parameters, the units it was trained in, and where it comes from.
+
+A file pair: `NAME.safetensors` holds the numbers, `NAME.json` what they mean. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from corsdice.algorithms.logs import Units
+from corsdice.errors import UserError
+from corsdice.files import read_tensors, write_json, write_tensors
+from corsdice.networks import Actor, draw, mode
+
+FORMAT = 1
+
+
+class PolicyParams(NamedTuple):
+    """Everything a policy computes with: a pytree, so policies of one shape can be stacked and run side by side."""
+
+    actor: Any
+    units: Units
+
+
+@dataclass(frozen=True)
+class Act:
+    """(params, key, observation [..., D]) -> action [..., A], pure; hashable, so one compilation serves every policy."""
+
+    actor: Actor
+    deterministic: bool = False
+
+    def __call__(self, params: PolicyParams, key: jax.Array, observation: jax.Array) -> jax.Array:
+        units = params.units
+        mixture = self.actor.apply(params.actor, (observation - units.observation_shift) / units.observation_scale)
+        squash = self.actor.squash
+        action = mode(mixture, squash=squash) if self.deterministic else draw(mixture, key, squash=squash)
+        return action * units.action_scale + units.action_shift
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A trained policy. `predict` is for people with arrays, `act` for compiled programs."""
+
+    actor: Actor
+    params: PolicyParams
+    about: dict[str, Any]
+    """Shapes, algorithm, hyper-parameters, cost limit, estimate, data and versions: what the JSON file holds."""
+
+    @property
+    def act(self) -> Act:
+        return Act(self.actor)
+
+    def predict(self, observations: Any, seed: int = 0, deterministic: bool = False) -> np.ndarray:
+        """Actions for one observation or for many, of the shapes in the logs.
+
+        The policy is stochastic, and its estimate speaks of that; `deterministic` gives the centre of the most
+        probable component instead, another policy with another cost.
+        """
+        shape = tuple(self.about["observation_shape"])
+        observations = np.asarray(observations, np.float32)
+        if observations.shape[observations.ndim - len(shape) :] != shape or not np.isfinite(observations).all():
+            raise UserError(f"predict needs finite observations of shape {shape}, got shape {observations.shape}")
+        lead = observations.shape[: observations.ndim - len(shape)]
+        rows = observations.reshape(*lead, -1)
+        actions = _predict(Act(self.actor, deterministic), self.params, jax.random.key(seed), rows)
+        return np.asarray(actions).reshape(*lead, *self.about["action_shape"])
+
+    def save(self, path: Path | str) -> Path:
+        """Writes PATH.safetensors and PATH.json; returns the latter."""
+        stem = _stem(path)
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(stem.with_name(stem.name + ".safetensors"), self.params)
+        actor = {
+            "actions": self.actor.actions,
+            "widths": list(self.actor.widths),
+            "components": self.actor.components,
+            "squash": self.actor.squash,
+        }
+        target = stem.with_name(stem.name + ".json")
+        write_json(target, {"corsdice_policy": FORMAT, "actor": actor, "about": self.about})
+        return target
+
+
+_predict = jax.jit(lambda act, params, key, rows: act(params, key, rows), static_argnums=0)
+
+
+def load(path: Path | str) -> Policy:
+    """The policy that `Policy.save` wrote at this path, with or without its suffix."""
+    stem = _stem(path)
+    description, numbers = stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".safetensors")
+    try:
+        content = json.loads(description.read_text())
+        spec = content["actor"]
+        if content["corsdice_policy"] != FORMAT:
+            raise UserError(f"{description} has format {content['corsdice_policy']}, this version reads {FORMAT}")
+        actor = Actor(int(spec["actions"]), tuple(spec["widths"]), int(spec["components"]), bool(spec["squash"]))
+        about = dict(content["about"])
+        columns = int(np.prod(about["observation_shape"], dtype=int))
+    except OSError as error:
+        raise UserError(
+            f"cannot read {description}: {error.strerror}; a policy is a .json and a .safetensors"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{description} does not describe a policy: {error}") from error
+    return Policy(actor, read_tensors(numbers, _empty_params(actor, columns)), about)
+
+
+def _empty_params(actor: Actor, columns: int) -> PolicyParams:
+    """The shapes that the numbers of such a policy must have."""
+    variables = jax.eval_shape(actor.init, jax.random.key(0), jax.ShapeDtypeStruct((1, columns), np.float32))
+    row = jax.ShapeDtypeStruct((columns,), np.float32)
+    action, number = jax.ShapeDtypeStruct((actor.actions,), np.float32), jax.ShapeDtypeStruct((), np.float32)
+    return PolicyParams(variables, Units(row, row, action, action, number, number, number, number))  # type: ignore[arg-type]
+
+
+def _stem(path: Path | str) -> Path:
+    path = Path(path)
+    return path.with_suffix("") if path.suffix in (".json", ".safetensors") else path

@@ -1,0 +1,1 @@
+"""Training: the population as one compiled program, and its directory."""

@@ -1,0 +1,244 @@
+"""A run and its directory: everything that is needed to look at it, to resume it and to use what it has learned.
+
+    run.json                what was asked for: settings, members, data and its hash, versions
+    metrics.jsonl           one line for each chunk and member
+    tensorboard/            the same, for TensorBoard
+    checkpoint.safetensors  the whole state after the last chunk, and its step
+    policies/               the policy of each member, as safetensors + JSON
+
+A chunk ends with its metrics appended and then the checkpoint replaced; a kill between the two leaves metrics that the
+checkpoint does not know, which a resumed run drops. Draws depend on (seed, step) alone, so a resumed run ends
+bit-identical to one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from corsdice import algorithms
+from corsdice.algorithms import Config, Hypers
+from corsdice.algorithms.logs import Logs, Units, logs_of, raw_units, units_of
+from corsdice.costs import CostLimit
+from corsdice.data.dataset import Dataset
+from corsdice.errors import UserError
+from corsdice.policy import Policy, PolicyParams
+from corsdice.training.population import (
+    Member,
+    Mode,
+    hypers_of,
+    initial_states,
+    keys_of,
+    members_of,
+    resolve,
+    run_chunk,
+)
+
+FORMAT = 1
+CHECKPOINT = "checkpoint.safetensors"
+METRICS = "metrics.jsonl"
+DESCRIPTION = "run.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a run is to do; two runs with equal plans and equal data end bit-identical."""
+
+    algorithm: str
+    config: Config
+    settings: dict[str, Any]
+    """Hyper-parameters that all members share."""
+    members: tuple[Member, ...]
+    horizon: int
+    holdout: float
+    """Share of the episodes that nothing is trained on."""
+    chunk: int
+    mode: Mode
+
+    @property
+    def discount(self) -> float:
+        return float(self.settings.get("discount", Hypers._field_defaults["discount"]))
+
+
+class Outcome(NamedTuple):
+    """Where a run stands."""
+
+    plan: Plan
+    step: int
+    states: Any
+    """[members, ...]"""
+    failures: dict[int, str]
+    """By member: when it stopped and why."""
+    units: Units
+    data: dict[str, Any]
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.plan.config.steps
+
+    def policy(self, index: int) -> Policy:
+        """The policy of one member."""
+        actor = self.plan.config.actor(int(np.prod(self.data["action_shape"], dtype=int)))
+        params = jax.tree.map(lambda leaf: np.asarray(leaf[index]), self.states.params["actor"])
+        member = self.plan.members[index]
+        about = {
+            "algorithm": self.plan.algorithm,
+            "seed": member.seed,
+            "alpha": member.alpha,
+            "cost_limit": member.limit.episode,
+            "horizon": self.plan.horizon,
+            "discount": self.plan.discount,
+            "step": self.step,
+            "observation_shape": self.data["observation_shape"],
+            "action_shape": self.data["action_shape"],
+            "data_sha256": self.data["sha256"],
+        }
+        return Policy(actor, PolicyParams(params, self.units), about)
+
+
+def plan_of(
+    algorithm: str,
+    dataset: Dataset,
+    limits: list[float],
+    *,
+    horizon: int | None = None,
+    alphas: list[float] | None = None,
+    seeds: int = 1,
+    holdout: float = 0.2,
+    chunk: int = 1000,
+    mode: Mode = "auto",
+    preset: str = "default",
+    options: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Plan:
+    """A plan from what a person says, checked; limits are undiscounted sums over an episode."""
+    chosen = algorithms.by_name(algorithm)
+    if preset not in ("default", "paper"):
+        raise UserError(f"unknown preset {preset!r}: choose default or paper")
+    preset_options, preset_settings = algorithms.paper_settings(chosen) if preset == "paper" else ({}, {})
+    config = chosen.config(**(preset_options | (options or {})))
+    settings = preset_settings | (settings or {})
+    horizon = horizon or horizon_of(dataset)
+    discount = settings.get("discount", Hypers._field_defaults["discount"])
+    if not limits:
+        raise UserError("a cost limit is needed: --cost-limit C, the undiscounted cost an episode may have")
+    if not 0 < holdout < 1:
+        raise UserError(f"--holdout must be between 0 and 1, got {holdout}")
+    alphas = alphas or [DEFAULT_ALPHA]
+    if min(alphas) <= 0 or seeds < 1 or config.steps < 1 or chunk < 1:
+        raise UserError("alpha, seeds, steps and chunk must be positive")
+    cost_limits = [CostLimit.episodic(limit, horizon=horizon, discount=discount) for limit in limits]
+    members = tuple(members_of(seeds, alphas, cost_limits))
+    if config.__dict__.get("safe_only"):
+        for limit in limits:
+            if not (dataset.episodes.sums(dataset.costs) <= limit).any():
+                raise UserError(f"bc-safe has nothing to clone: no logged episode costs {limit:g} or less")
+    return Plan(algorithm, config, settings, members, horizon, holdout, min(chunk, config.steps), resolve(mode, config))
+
+
+DEFAULT_ALPHA = 0.3
+
+
+def horizon_of(dataset: Dataset) -> int:
+    """The steps after which episodes were cut off, where the logs say so: all that timed out are equally long."""
+    lengths = np.unique(dataset.episodes.lengths[dataset.timeouts[dataset.episodes.stops - 1]])
+    if len(lengths) != 1:
+        told = (
+            "no episode timed out" if len(lengths) == 0 else f"timeouts come after {lengths[0]} to {lengths[-1]} steps"
+        )
+        raise UserError(f"the data do not tell the horizon ({told}): give --horizon, the steps an episode may last")
+    return int(lengths[0])
+
+
+def split(dataset: Dataset, holdout: float) -> tuple[Dataset, Dataset]:
+    """Whole episodes to learn from, and whole episodes held out, at random but always the same."""
+    episodes = dataset.episodes
+    count = len(episodes.starts)
+    held = round(holdout * count)
+    if held < 1 or held >= count:
+        raise UserError(f"{count} episodes cannot be split with --holdout {holdout:g}: both parts need at least one")
+    chosen = np.zeros(count, bool)
+    chosen[np.random.default_rng(0).permutation(count)[:held]] = True
+    rows = np.repeat(chosen, episodes.lengths)
+    return Dataset(*(column[~rows] for column in dataset)), Dataset(*(column[rows] for column in dataset))
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A hash of the content, whatever file it came from."""
+    digest = hashlib.sha256()
+    for name, column in zip(Dataset._fields, dataset, strict=True):
+        digest.update(f"{name}{column.shape}{column.dtype}".encode())
+        digest.update(np.ascontiguousarray(column))
+    return digest.hexdigest()
+
+
+def describe(dataset: Dataset, source: str) -> dict[str, Any]:
+    returns = dataset.episodes.sums(dataset.rewards)
+    return {
+        "source": source,
+        "sha256": fingerprint(dataset),
+        "transitions": dataset.transitions,
+        "episodes": len(returns),
+        "observation_shape": list(dataset.observations.shape[1:]),
+        "action_shape": list(dataset.actions.shape[1:]),
+        "lowest_return": float(returns.min()),
+        "highest_return": float(returns.max()),
+    }
+
+
+class Trainer:
+    """Trains a plan chunk by chunk; `outcome` is where it stands after the last whole one."""
+
+    def __init__(self, plan: Plan, dataset: Dataset, source: str = "memory") -> None:
+        self.plan = plan
+        train, held = split(dataset, plan.holdout)
+        config = plan.config
+        self.units = units_of(train, plan.discount) if config.standardise else raw_units(train)
+        self.logs: Logs = logs_of(train, held, self.units, plan.horizon, config.waves)
+        self.held = held
+        self.hypers = hypers_of(plan.members, train, plan.settings)
+        self.keys = keys_of(plan.members)
+        self.data = describe(dataset, source)
+        states = initial_states(plan.algorithm, config, plan.mode, self.hypers, self.logs, self.keys)
+        self.outcome = Outcome(plan, 0, states, {}, self.units, self.data)
+
+    def advance(self) -> list[dict[str, Any]]:
+        """One chunk; returns its metrics, one row for each member that is still going."""
+        plan, before = self.plan, self.outcome
+        length = min(plan.chunk, plan.config.steps - before.step)
+        chunk = run_chunk(
+            plan.algorithm,
+            plan.config,
+            plan.mode,
+            length,
+            self.hypers,
+            self.logs,
+            before.states,
+            jnp.int32(before.step),
+            self.keys,
+        )
+        failed_at, failures, metrics = jax.device_get((chunk.failed_at, chunk.failures, chunk.metrics))
+        stopped = dict(before.failures)
+        for index in np.flatnonzero(failed_at < length):
+            if int(index) not in stopped:
+                names = ", ".join(name for name, wrong in failures.items() if wrong[index])
+                stopped[int(index)] = f"stopped at step {before.step + int(failed_at[index])}: {names} not finite"
+        # A member that failed keeps the state from before the chunk in which it did.
+        frozen = np.array([index in stopped for index in range(len(plan.members))])
+        states = chunk.states
+        if frozen.any():
+            states = jax.tree.map(
+                lambda new, old: jnp.where(frozen.reshape(-1, *(1,) * (new.ndim - 1)), old, new), states, before.states
+            )
+        step = before.step + length
+        self.outcome = before._replace(step=step, states=states, failures=stopped)
+        return [
+            {"step": step, "member": index} | {name: float(values[index]) for name, values in metrics.items()}
+            for index in range(len(plan.members))
+            if not frozen[index]
+        ]
