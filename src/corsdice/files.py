@@ -57,7 +57,7 @@ def write_tensors(path: Path, tree: Any, metadata: Mapping[str, str] | None = No
     import numpy as np
     from safetensors.numpy import save_file
 
-    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _named_leaves(jax.device_get(tree))}
+    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named_leaves(jax.device_get(tree))}
     with atomic(path) as temporary:
         save_file(arrays, temporary, dict(metadata or {}))
         _sync(temporary)

@@ -30,7 +30,10 @@ class PolicyParams(NamedTuple):
 
 @dataclass(frozen=True)
 class Act:
-    """(params, key, observation [..., D]) -> action [..., A], pure; hashable, so one compilation serves every policy."""
+    """(params, key, observation [..., D]) -> action [..., A], pure.
+
+    Hashable by value, so one compilation serves every policy of a shape.
+    """
 
     actor: Actor
     deterministic: bool = False

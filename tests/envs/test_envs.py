@@ -15,7 +15,7 @@ from corsdice.errors import UserError
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 
 
-def still(key, state):
+def still(params, key, state):
     return jnp.zeros(2)
 
 
@@ -52,7 +52,7 @@ def test_only_the_ridge_ends_early_and_more_so_for_the_reckless():
 @every_task
 def test_a_rollout_agrees_with_stepping_by_hand(task):
     key = jax.random.key(3)
-    run = rollout(task, still, key, 2)
+    run = rollout(task, still, None, key, 2)
     start_key, steps_key = jax.random.split(jax.random.fold_in(key, 1))
     state = task.reset(start_key)
     for t, step_key in enumerate(jax.random.split(steps_key, task.horizon)[:5]):
@@ -64,7 +64,7 @@ def test_a_rollout_agrees_with_stepping_by_hand(task):
 
 def test_more_episodes_begin_with_the_same_ones():
     task = task_by_name("point-run")
-    few, many = (rollout(task, still, jax.random.key(0), n) for n in (2, 5))
+    few, many = (rollout(task, still, None, jax.random.key(0), n) for n in (2, 5))
     np.testing.assert_array_equal(few.rewards, many.rewards[:2])
 
 
@@ -72,12 +72,12 @@ def test_nothing_counts_after_a_fall():
     """A policy that walks off the ridge at once: its return is that of the steps it lived."""
     task = task_by_name("point-ridge")
 
-    def off(key, state):
+    def off(params, key, state):
         return jnp.array([0.0, 1.0])
 
-    run = rollout(task, off, jax.random.key(0), 50)
+    run = rollout(task, off, None, jax.random.key(0), 50)
     assert (run.lived.sum(-1) < 20).all()
-    truth = evaluate(task, off, jax.random.key(0), 50, discount=0.9)
+    truth = evaluate(task, off, None, jax.random.key(0), 50, discount=0.9)
     sums = np.where(run.lived, run.rewards, 0.0).sum(-1)
     assert truth.episode_return == pytest.approx(sums.mean(), abs=1e-4)
     assert truth.episode_return_se == pytest.approx(sums.std(ddof=1) / np.sqrt(50), rel=1e-3)

@@ -117,7 +117,7 @@ def logs_of(dataset: Dataset, probe: Dataset, units: Units, horizon: int, waves:
         jax.tree.map(lambda column: jnp.asarray(column[order]), batch),
         jnp.asarray(_observations(dataset.initial_observations, units)),
         jax.tree.map(jnp.asarray, units),
-        _probe_of(probe, units, waves),
+        probe_of(probe, units, waves, most=PROBE_ROWS),
         jnp.ones(horizon),
         jnp.float32(dataset.costs.max()),
     )
@@ -135,11 +135,12 @@ def batch_of(dataset: Dataset, units: Units) -> Batch:
     )
 
 
-def _probe_of(dataset: Dataset, units: Units, waves: int) -> Probe:
-    rows = np.sort(np.random.default_rng(0).permutation(dataset.transitions)[:PROBE_ROWS])
+def probe_of(dataset: Dataset, units: Units, waves: int, seed: int = 0, most: int | None = None) -> Probe:
+    """All rows, or at most so many at random, with their features."""
+    rows = np.sort(np.random.default_rng(seed).permutation(dataset.transitions)[:most])
     batch = jax.tree.map(lambda column: column[rows], batch_of(dataset, units))
     pairs = np.concatenate([batch.observations, batch.actions], -1)
-    basis = fit_basis(pairs, waves)
+    basis = fit_basis(pairs, waves, seed)
     here = features(basis, jnp.asarray(pairs))
     return Probe(
         basis,

@@ -16,6 +16,7 @@ import tyro
 
 from corsdice import __version__
 from corsdice.cli.data import DataCheckConfig, DataConvertConfig, DataMakeConfig
+from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
 from corsdice.errors import UserError
 from corsdice.experiments.configs import BenchTabularConfig, ConstrainedMDPConfig, FourRoomsConfig, RandomMDPConfig
 
@@ -23,6 +24,10 @@ RUNNERS = {
     DataCheckConfig: "corsdice.cli.data",
     DataConvertConfig: "corsdice.cli.data",
     DataMakeConfig: "corsdice.cli.data",
+    TrainConfig: "corsdice.cli.learn",
+    OpeConfig: "corsdice.cli.learn",
+    EvaluateConfig: "corsdice.cli.learn",
+    ReportConfig: "corsdice.cli.learn",
     RandomMDPConfig: "corsdice.experiments.random_mdp",
     FourRoomsConfig: "corsdice.experiments.four_rooms",
     ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
@@ -70,6 +75,10 @@ class App:
 
     command: (
         Annotated[Data, tyro.conf.subcommand("data")]
+        | Annotated[TrainConfig, tyro.conf.subcommand("train")]
+        | Annotated[OpeConfig, tyro.conf.subcommand("ope")]
+        | Annotated[EvaluateConfig, tyro.conf.subcommand("evaluate")]
+        | Annotated[ReportConfig, tyro.conf.subcommand("report")]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
     )
@@ -115,6 +124,8 @@ def _parse(arguments: list[str]) -> Any:
         if not stop.code:
             raise
         raise UserError(_one_line(said.getvalue(), arguments)) from None
+    if type(app.command) in RUNNERS:
+        return app.command
     (chosen,) = vars(app.command).values()
     return chosen
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from corsdice.envs.task import Task
 
-Policy = Callable[[jax.Array, jax.Array], jax.Array]
-"""(key, observation) -> action, pure."""
+Policy = Callable[[Any, jax.Array, jax.Array], jax.Array]
+"""(params, key, observation) -> action, pure. What differs between policies of a kind belongs into params, a pytree, so
+that one compilation serves them all."""
 
 
 class Rollout(NamedTuple):
@@ -28,18 +29,19 @@ class Rollout(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("task", "policy", "episodes"))
-def rollout(task: Task, policy: Policy, key: jax.Array, episodes: int) -> Rollout:
+def rollout(task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int) -> Rollout:
     """Runs `episodes` episodes of the policy; episode i depends on (key, i) alone."""
-    return jax.vmap(lambda i: one_episode(task, policy, jax.random.fold_in(key, i)))(jnp.arange(episodes))
+    act = partial(policy, params)
+    return jax.vmap(lambda i: one_episode(task, act, jax.random.fold_in(key, i)))(jnp.arange(episodes))
 
 
-def one_episode(task: Task, policy: Policy, key: jax.Array) -> Rollout:
+def one_episode(task: Task, act: Callable[[jax.Array, jax.Array], jax.Array], key: jax.Array) -> Rollout:
     """One episode [horizon, ...]; after a termination nothing counts any more."""
 
     def step(carry: tuple[jax.Array, jax.Array], key: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Rollout]:
         state, alive = carry
         policy_key, task_key = jax.random.split(key)
-        action = jnp.clip(policy(policy_key, state), -1, 1)
+        action = jnp.clip(act(policy_key, state), -1, 1)
         after = task.step(task_key, state, action)
         row = Rollout(state, action, after.reward, after.cost, after.state, after.terminated, alive)
         return (after.state, alive & ~after.terminated), row
@@ -62,9 +64,11 @@ class Truth(NamedTuple):
     discounted_cost_se: jax.Array
 
 
-def evaluate(task: Task, policy: Policy, key: jax.Array, episodes: int = 1000, discount: float = 0.99) -> Truth:
+def evaluate(
+    task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int = 1000, discount: float = 0.99
+) -> Truth:
     """What the policy earns and costs, undiscounted over the episode and discounted."""
-    run = rollout(task, policy, key, episodes)
+    run = rollout(task, policy, params, key, episodes)
     weights = discount ** jnp.arange(task.horizon)
     numbers = []
     for weight in (jnp.ones(task.horizon), weights):

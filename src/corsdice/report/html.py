@@ -71,11 +71,11 @@ def render(report: Mapping[str, Any]) -> str:
     )
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, digits: int = 4) -> str:
     """Four digits are more than an estimate from logs deserves; a large number keeps its whole part."""
     if not known(value):
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.{digits}g}"
 
 
 def known(value: float | None) -> TypeGuard[float]:
@@ -129,13 +129,13 @@ class Looks:
         return {"symbol": symbol, "color": self.color(limit), "size": 8}
 
     def trace(self, limit: float, mode: str, **settings: Any) -> JSON:
-        look = {"mode": mode, "line": {"color": self.color(limit), "width": 1.2}, "legendgroup": str(limit)}
-        return {"type": "scatter", "showlegend": False} | look | settings
+        look = {"line": {"color": self.color(limit), "width": 1.2}, "opacity": 0.7 if mode == "lines" else 1}
+        return {"type": "scatter", "mode": mode, "legendgroup": str(limit), "showlegend": False} | look | settings
 
     def legend(self, mode: str) -> list[JSON]:
         """A legend of limits, so its entries are traces of their own, without points."""
         return [
-            self.trace(limit, mode, x=[None], y=[None], name=f"limit {number(limit)}", showlegend=True)
+            self.trace(limit, mode, x=[None], y=[None], name=f"limit {number(limit)}", showlegend=True, opacity=1)
             | {"marker": self.marker(limit)}
             for limit in self.limits
         ]
@@ -144,7 +144,7 @@ class Looks:
         """A dashed line at each limit, across the whole chart at its place on `axis`."""
         across = "y" if axis == "x" else "x"
         return [
-            {"type": "line", "layer": "below", "line": {"color": self.color(limit), "width": 1.5, "dash": "dash"}}
+            {"type": "line", "line": {"color": self.color(limit), "width": 2, "dash": "dash"}}
             | {f"{axis}ref": axis, f"{axis}0": limit, f"{axis}1": limit}
             | {f"{across}ref": "paper", f"{across}0": 0, f"{across}1": 1}
             for limit in self.limits

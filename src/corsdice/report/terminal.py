@@ -8,26 +8,42 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 
 @contextmanager
-def progress(total: int, unit: str) -> Iterator[Callable[[str], None]]:
-    """Yields `advance(what)`, to be called after each of `total` pieces; shows a bar only on a terminal."""
+def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
+    """Yields `advance(what, pieces=1)`, to be called after some of `total` pieces; shows a bar only on a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(unit),
+        _Speed(),
         TimeElapsedColumn(),
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=total)
-        yield lambda what: bar.update(task, advance=1, description=what)
+        yield lambda what, pieces=1: bar.update(task, advance=pieces, description=what)
+
+
+class _Speed(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f}/s" if task.speed and task.speed >= 10 else "")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

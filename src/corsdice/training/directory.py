@@ -1,4 +1,15 @@
-"""A run on disk: started, resumed, read. See `run` for what the directory holds."""
+"""A run on disk: everything that is needed to look at it, to resume it and to use what it has learned.
+
+    run.json                what was asked for: settings, members, data and its hash, versions
+    metrics.jsonl           one line for each chunk and member
+    tensorboard/            the same, for TensorBoard
+    checkpoint.safetensors  the whole state after the last chunk, and its step
+    policies/               the policy of each member, as safetensors + JSON
+
+A chunk ends with its metrics appended and then the checkpoint replaced; a kill between the two leaves metrics that the
+checkpoint does not know, which a resumed run drops. Draws depend on (seed, step) alone, so a resumed run ends
+bit-identical to one that was never stopped.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +29,17 @@ from corsdice import __version__, files
 from corsdice.data.dataset import Dataset
 from corsdice.errors import UserError
 from corsdice.policy import Policy, load
-from corsdice.training.run import Outcome, Plan, Trainer
+from corsdice.training.run import Outcome, Plan, Trainer, blank_outcome, plan_from
 
 FORMAT = 1
 DESCRIPTION, METRICS, CHECKPOINT, POLICIES = "run.json", "metrics.jsonl", "checkpoint.safetensors", "policies"
-Progress = Callable[[int, list[dict[str, Any]]], None]
-"""Called after each chunk with the step and the chunk's metrics."""
+ESTIMATES, EVALUATION, REPORT = "ope.json", "evaluation.json", "report.html"
+Progress = Callable[[int, list[dict[str, Any]], int], None]
+"""Called after each chunk with the step, the chunk's metrics and how many steps are new."""
+
+
+class Stopped(UserError):
+    """A person has stopped the run; nothing is lost but a chunk."""
 
 
 def train(directory: Path, plan: Plan, dataset: Dataset, source: str, progress: Progress | None = None) -> Outcome:
@@ -35,7 +51,10 @@ def train(directory: Path, plan: Plan, dataset: Dataset, source: str, progress: 
     content = _description(plan, trainer.data)
     _start_or_resume(directory, content, trainer)
     with _tensorboard(directory, trainer.outcome.step) as board, _metrics_file(directory) as metrics:
+        if progress:
+            progress(trainer.outcome.step, [], trainer.outcome.step)
         while not trainer.outcome.done:
+            before = trainer.outcome.step
             rows = trainer.advance()
             for row in rows:
                 metrics.write(json.dumps(row) + "\n")
@@ -44,14 +63,14 @@ def train(directory: Path, plan: Plan, dataset: Dataset, source: str, progress: 
             os.fsync(metrics.fileno())
             _save(directory, trainer.outcome)
             if progress:
-                progress(trainer.outcome.step, rows)
+                progress(trainer.outcome.step, rows, trainer.outcome.step - before)
             if len(trainer.outcome.failures) == len(plan.members):
                 break
     save_policies(directory, trainer.outcome)
     return trainer.outcome
 
 
-def resume_plan(directory: Path) -> dict[str, Any]:
+def description(directory: Path) -> dict[str, Any]:
     """What the directory says it was made for."""
     path = directory / DESCRIPTION
     try:
@@ -65,6 +84,20 @@ def resume_plan(directory: Path) -> dict[str, Any]:
     return content
 
 
+def load_outcome(directory: Path, like: Dataset) -> Outcome:
+    """Where the run stands, from its checkpoint; `like` tells the shapes of its data."""
+    content = description(directory)
+    outcome = blank_outcome(plan_from(content), like, content["data"])
+    first = load_policies(directory)[0]
+    return _restored(directory, outcome._replace(units=first.params.units))
+
+
+def failures(directory: Path) -> dict[int, str]:
+    """By member: when it stopped and why."""
+    path = directory / CHECKPOINT
+    return _failures(files.read_tensors_metadata(path)) if path.exists() else {}
+
+
 def save_policies(directory: Path, outcome: Outcome) -> list[Path]:
     return [
         outcome.policy(index).save(directory / POLICIES / member.name)
@@ -74,13 +107,8 @@ def save_policies(directory: Path, outcome: Outcome) -> list[Path]:
 
 def load_policies(directory: Path) -> list[Policy]:
     """The policies of all members, in their order."""
-    content = resume_plan(directory)
+    content = description(directory)
     return [load(directory / POLICIES / member["name"]) for member in content["members"]]
-
-
-def read_metrics(directory: Path) -> list[dict[str, Any]]:
-    path = directory / METRICS
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def _description(plan: Plan, data: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +139,7 @@ def _start_or_resume(directory: Path, content: dict[str, Any], trainer: Trainer)
             raise UserError(f"{directory} is not empty and holds no run: choose another --out")
         files.write_json(directory / DESCRIPTION, content)
         return
-    found = resume_plan(directory)
+    found = description(directory)
     for key, value in json.loads(json.dumps(content)).items():
         if key == "data":
             if found[key]["sha256"] != value["sha256"]:
@@ -138,18 +166,24 @@ def _save(directory: Path, outcome: Outcome) -> None:
 
 
 def _restore(directory: Path, trainer: Trainer) -> None:
-    path = directory / CHECKPOINT
-    metadata = files.read_tensors_metadata(path)
-    step = int(metadata["step"])
-    failures = {int(index): reason for index, reason in json.loads(metadata["failures"]).items()}
-    states = jax.tree.map(jax.numpy.asarray, files.read_tensors(path, trainer.outcome.states))
-    trainer.outcome = trainer.outcome._replace(step=step, states=states, failures=failures)
-    known = [row for row in read_metrics_lenient(directory) if row["step"] <= step]
+    trainer.outcome = _restored(directory, trainer.outcome)
+    known = [row for row in read_metrics(directory) if row["step"] <= trainer.outcome.step]
     with files.atomic(directory / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in known))
 
 
-def read_metrics_lenient(directory: Path) -> list[dict[str, Any]]:
+def _restored(directory: Path, outcome: Outcome) -> Outcome:
+    path = directory / CHECKPOINT
+    metadata = files.read_tensors_metadata(path)
+    states = jax.tree.map(jax.numpy.asarray, files.read_tensors(path, outcome.states))
+    return outcome._replace(step=int(metadata["step"]), states=states, failures=_failures(metadata))
+
+
+def _failures(metadata: dict[str, str]) -> dict[int, str]:
+    return {int(index): reason for index, reason in json.loads(metadata["failures"]).items()}
+
+
+def read_metrics(directory: Path) -> list[dict[str, Any]]:
     """The metrics up to a line that a kill has cut short."""
     rows: list[dict[str, Any]] = []
     path = directory / METRICS

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice.algorithms import Algorithm, Config, Hypers
+from corsdice.algorithms import Config, Hypers, by_name
 from corsdice.algorithms.logs import Logs, safe_rows
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
@@ -68,7 +68,7 @@ def resolve(mode: Mode, config: Config) -> Mode:
 
 @partial(jax.jit, static_argnames=("algorithm", "config", "mode"))
 def initial_states(algorithm: str, config: Config, mode: Mode, hypers: Hypers, logs: Logs, keys: jax.Array) -> Any:
-    module = _module(algorithm)
+    module = by_name(algorithm).module
     return _over_members(mode, lambda hypers, key: module.init(config, hypers, logs, key), hypers, keys)
 
 
@@ -96,7 +96,7 @@ def run_chunk(
     keys: jax.Array,
 ) -> Chunk:
     """`length` updates of every member from step `start` on: one trace, whatever the population."""
-    module = _module(algorithm)
+    module = by_name(algorithm).module
 
     def member(hypers: Hypers, key: jax.Array, state: Any) -> Chunk:
         def update(state: Any, step: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
@@ -117,26 +117,7 @@ def run_chunk(
     return _over_members(mode, member, hypers, keys, states)
 
 
-def _module(algorithm: str) -> Any:
-    from corsdice.algorithms import by_name
-
-    return by_name(algorithm).module
-
-
 def _over_members(mode: Mode, function: Any, *arguments: Any) -> Any:
     if mode == "vmap":
         return jax.vmap(function)(*arguments)
     return jax.lax.map(lambda argument: function(*argument), arguments)
-
-
-__all__ = [
-    "Algorithm",
-    "Chunk",
-    "Member",
-    "hypers_of",
-    "initial_states",
-    "keys_of",
-    "members_of",
-    "resolve",
-    "run_chunk",
-]

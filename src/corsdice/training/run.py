@@ -1,15 +1,4 @@
-"""A run and its directory: everything that is needed to look at it, to resume it and to use what it has learned.
-
-    run.json                what was asked for: settings, members, data and its hash, versions
-    metrics.jsonl           one line for each chunk and member
-    tensorboard/            the same, for TensorBoard
-    checkpoint.safetensors  the whole state after the last chunk, and its step
-    policies/               the policy of each member, as safetensors + JSON
-
-A chunk ends with its metrics appended and then the checkpoint replaced; a kill between the two leaves metrics that the
-checkpoint does not know, which a resumed run drops. Draws depend on (seed, step) alone, so a resumed run ends
-bit-identical to one that was never stopped.
-"""
+"""A run: the plan, checked; the logs, split; the population, trained chunk by chunk."""
 
 from __future__ import annotations
 
@@ -39,10 +28,8 @@ from corsdice.training.population import (
     run_chunk,
 )
 
-FORMAT = 1
-CHECKPOINT = "checkpoint.safetensors"
-METRICS = "metrics.jsonl"
-DESCRIPTION = "run.json"
+DEFAULT_ALPHA = 0.3
+"""In deviations of the reward times 1/(1-γ): see docs/training.md for what it did on the embedded tasks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +49,7 @@ class Plan:
 
     @property
     def discount(self) -> float:
-        return float(self.settings.get("discount", Hypers._field_defaults["discount"]))
+        return _discount(self.settings)
 
 
 class Outcome(NamedTuple):
@@ -75,6 +62,8 @@ class Outcome(NamedTuple):
     failures: dict[int, str]
     """By member: when it stopped and why."""
     units: Units
+    hypers: Hypers
+    """[members]"""
     data: dict[str, Any]
 
     @property
@@ -124,7 +113,7 @@ def plan_of(
     config = chosen.config(**(preset_options | (options or {})))
     settings = preset_settings | (settings or {})
     horizon = horizon or horizon_of(dataset)
-    discount = settings.get("discount", Hypers._field_defaults["discount"])
+    discount = _discount(settings)
     if not limits:
         raise UserError("a cost limit is needed: --cost-limit C, the undiscounted cost an episode may have")
     if not 0 < holdout < 1:
@@ -141,16 +130,48 @@ def plan_of(
     return Plan(algorithm, config, settings, members, horizon, holdout, min(chunk, config.steps), resolve(mode, config))
 
 
-DEFAULT_ALPHA = 0.3
+def _discount(settings: dict[str, Any]) -> float:
+    return float(settings.get("discount") or Hypers._field_defaults["discount"])
+
+
+def plan_from(content: dict[str, Any]) -> Plan:
+    """The plan that a run's description tells."""
+    config = content["config"] | {"widths": tuple(content["config"]["widths"])}
+    limits = {
+        member["cost_limit"]: CostLimit.episodic(
+            member["cost_limit"], horizon=content["horizon"], discount=content["discount"]
+        )
+        for member in content["members"]
+    }
+    members = tuple(Member(m["seed"], m["alpha"], limits[m["cost_limit"]]) for m in content["members"])
+    return Plan(
+        content["algorithm"],
+        algorithms.by_name(content["algorithm"]).config(**config),
+        content["settings"],
+        members,
+        content["horizon"],
+        content["holdout"],
+        content["chunk"],
+        content["mode"],
+    )
+
+
+def blank_outcome(plan: Plan, like: Dataset, data: dict[str, Any]) -> Outcome:
+    """The shapes of a run's outcome, on any dataset with the run's observations and actions."""
+    units = raw_units(like)
+    hypers = hypers_of(plan.members, like, plan.settings)
+    logs = logs_of(like, like, units, plan.horizon, waves=1)
+    states = jax.eval_shape(
+        lambda: initial_states(plan.algorithm, plan.config, plan.mode, hypers, logs, keys_of(plan.members))
+    )
+    return Outcome(plan, 0, states, {}, units, hypers, data)
 
 
 def horizon_of(dataset: Dataset) -> int:
     """The steps after which episodes were cut off, where the logs say so: all that timed out are equally long."""
     lengths = np.unique(dataset.episodes.lengths[dataset.timeouts[dataset.episodes.stops - 1]])
     if len(lengths) != 1:
-        told = (
-            "no episode timed out" if len(lengths) == 0 else f"timeouts come after {lengths[0]} to {lengths[-1]} steps"
-        )
+        told = f"timeouts come after {lengths[0]} to {lengths[-1]} steps" if len(lengths) else "no episode timed out"
         raise UserError(f"the data do not tell the horizon ({told}): give --horizon, the steps an episode may last")
     return int(lengths[0])
 
@@ -173,7 +194,7 @@ def fingerprint(dataset: Dataset) -> str:
     digest = hashlib.sha256()
     for name, column in zip(Dataset._fields, dataset, strict=True):
         digest.update(f"{name}{column.shape}{column.dtype}".encode())
-        digest.update(np.ascontiguousarray(column))
+        digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()
 
 
@@ -205,7 +226,7 @@ class Trainer:
         self.keys = keys_of(plan.members)
         self.data = describe(dataset, source)
         states = initial_states(plan.algorithm, config, plan.mode, self.hypers, self.logs, self.keys)
-        self.outcome = Outcome(plan, 0, states, {}, self.units, self.data)
+        self.outcome = Outcome(plan, 0, states, {}, self.units, self.hypers, self.data)
 
     def advance(self) -> list[dict[str, Any]]:
         """One chunk; returns its metrics, one row for each member that is still going."""

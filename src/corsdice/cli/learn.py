@@ -1,0 +1,167 @@
+"""`corsdice train`, `ope`, `evaluate`, `report`: from a log file to a policy, what it would cost, and what to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from corsdice import data
+from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
+from corsdice.data import Columns, Dataset
+from corsdice.errors import UserError
+from corsdice.files import write_json
+from corsdice.report import terminal
+from corsdice.report.run import run_report
+from corsdice.training import assess, directory
+from corsdice.training.run import fingerprint, plan_of, split
+
+OPTIONS = ("steps", "widths", "batch_size", "divergence")
+SETTINGS = ("discount", "learning_rate")
+
+
+def run(config: TrainConfig | OpeConfig | EvaluateConfig | ReportConfig) -> None:
+    match config:
+        case TrainConfig():
+            train(config)
+        case OpeConfig():
+            ope(config)
+        case EvaluateConfig():
+            evaluate(config)
+        case ReportConfig():
+            report(config.run, config.out or config.run / directory.REPORT)
+
+
+def train(config: TrainConfig) -> None:
+    dataset = _read(config.data, config.columns)
+    plan = plan_of(
+        config.algorithm,
+        dataset,
+        list(config.cost_limit),
+        horizon=config.horizon,
+        alphas=list(config.alpha),
+        seeds=config.seeds,
+        holdout=config.holdout,
+        chunk=config.chunk,
+        mode=config.population,
+        preset=config.preset,
+        options={name: value for name in OPTIONS if (value := getattr(config, name)) is not None},
+        settings={name: value for name in SETTINGS if (value := getattr(config, name)) is not None},
+    )
+    for limit in dict.fromkeys(str(member.limit) for member in plan.members):
+        print(f"cost limit: {limit}")
+    total = plan.config.steps * len(plan.members)
+    with _resumable(config.out), terminal.progress(total, "updates") as advance:
+
+        def progress(step: int, rows: list[dict[str, Any]], fresh: int) -> None:
+            costs = [row["estimated_cost"] for row in rows if "estimated_cost" in row]
+            told = f", cost estimates {min(costs):.3g} to {max(costs):.3g}" if costs else ""
+            advance(f"step {step:,}{told}", fresh * len(plan.members))
+
+        outcome = directory.train(config.out, plan, dataset, config.data, progress)
+    for index, reason in outcome.failures.items():
+        print(f"{plan.members[index]} {reason}; it keeps the policy it had before")
+    print("estimating from the held-out episodes what each policy returns and costs")
+    results = assess.assess(config.out, split(dataset, plan.holdout)[1])
+    _show_estimates(results)
+    report(config.out, config.out / directory.REPORT)
+
+
+def ope(config: OpeConfig) -> None:
+    content = directory.description(config.run)
+    if config.data is not None:
+        results = assess.assess(config.run, _read(config.data), save=False)
+    else:
+        source = content["data"]["source"]
+        dataset = _read(source)
+        if fingerprint(dataset) != content["data"]["sha256"]:
+            raise UserError(f"{source} has changed since the run: give the logs to estimate from with --data")
+        results = assess.assess(config.run, split(dataset, content["holdout"])[1])
+    if config.json:
+        print(json.dumps(results, indent=2))
+    else:
+        _show_estimates(results)
+
+
+def evaluate(config: EvaluateConfig) -> None:
+    from corsdice.envs.simulate import simulate
+
+    if config.episodes < 2:
+        raise UserError(f"--episodes must be at least 2, got {config.episodes}")
+    content = directory.description(config.run)
+    low, high = content["data"]["lowest_return"], content["data"]["highest_return"]
+    results = []
+    for member, policy in zip(content["members"], directory.load_policies(config.run), strict=True):
+        truth = simulate(policy, config.env, config.episodes, config.seed)
+        normalised = {
+            "normalised_return": (truth["return"] - low) / max(high - low, 1e-12),
+            "normalised_cost": truth["cost"] / member["cost_limit"] if member["cost_limit"] else None,
+        }
+        results.append({"member": member["name"], "env": config.env} | truth | normalised)
+    write_json(config.run / directory.EVALUATION, {"results": results})
+    if config.json:
+        print(json.dumps(results, indent=2))
+        return
+    terminal.print_table(
+        f"{config.env}, {config.episodes} episodes; normalised by the returns in the logs and by the limit",
+        ("policy", "return", "±", "cost", "±", "norm. return", "norm. cost"),
+        [
+            (
+                result["member"],
+                f"{result['return']:.2f}",
+                f"{result['return_se']:.2f}",
+                f"{result['cost']:.2f}",
+                f"{result['cost_se']:.2f}",
+                f"{result['normalised_return']:.3f}",
+                "-" if result["normalised_cost"] is None else f"{result['normalised_cost']:.3f}",
+            )
+            for result in results
+        ],
+    )
+
+
+def report(run: Path, target: Path) -> None:
+    from corsdice.report import html
+
+    html.write(run_report(run), target)
+    print(f"Wrote {target}")
+
+
+def _read(source: str, columns: Columns | None = None) -> Dataset:
+    return data.check(data.read(source, columns or Columns()))
+
+
+@contextmanager
+def _resumable(out: Path) -> Iterator[None]:
+    """Ctrl-C loses at most the chunk that was under way, and says so."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not (out / directory.CHECKPOINT).exists():
+            raise
+        raise directory.Stopped(f"stopped; what was learned is in {out}: run the same command again to go on") from None
+
+
+def _show_estimates(results: list[dict[str, Any]]) -> None:
+    def interval(values: dict[str, float]) -> str:
+        return f"{values['value']:.1f} [{values['low']:.1f}, {values['high']:.1f}]"
+
+    terminal.print_table(
+        "Estimated from logs that were not trained on; undiscounted sums over an episode, 95 % intervals",
+        ("policy", "limit", "return", "cost", "naive cost", "ess", "flow", "verdict"),
+        [
+            (
+                result["member"],
+                f"{result['cost_limit']:.6g}",
+                interval(result["return"]),
+                interval(result["cost"]),
+                "-" if result["naive_cost"] is None else f"{result['naive_cost']:.1f}",
+                f"{result['effective_sample_size']:.0%}",
+                f"{result['flow_residual']:.3f}",
+                {"meets": "meets", "violates": "VIOLATES", "unknown": "cannot be told"}[result["verdict"]],
+            )
+            for result in results
+        ],
+    )

@@ -1,0 +1,89 @@
+"""What `corsdice train`, `ope`, `evaluate` and `report` can be told; `learn` carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from corsdice.data import Columns
+
+AlgorithmName = Literal["corsdice", "semidice", "naive-semidice", "optidice", "coptidice", "bc-all", "bc-safe"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Learn policies from a log file that respect a cost limit, estimate what they cost, and write a report.
+
+    Run it again with the same options to go on from where it was stopped.
+    """
+
+    data: Annotated[str, tyro.conf.Positional]
+    """A .hdf5, .h5, .npz, .parquet or .csv file, or minari:dataset-id."""
+    out: Path
+    """Directory of the run."""
+    cost_limit: tuple[float, ...]
+    """What an episode may cost, undiscounted; several limits are trained side by side."""
+    algorithm: Literal["corsdice", "semidice", "naive-semidice", "optidice", "coptidice", "bc-all", "bc-safe"] = (
+        "corsdice"
+    )
+    alpha: tuple[float, ...] = (0.3,)
+    """How closely to stay with the logs, whatever the scale of the reward; several are trained side by side."""
+    seeds: int = 1
+    horizon: int | None = None
+    """Steps an episode may last; needed where the data do not tell."""
+    steps: int | None = None
+    """Updates of each policy; 20,000 unless said."""
+    widths: tuple[int, ...] | None = None
+    """Hidden layers of every network; 256 256 unless said."""
+    batch_size: int | None = None
+    divergence: Literal["kl", "chi2", "soft-chi2"] | None = None
+    discount: float | None = None
+    learning_rate: float | None = None
+    holdout: float = 0.2
+    """Share of the episodes kept from training, for the estimates."""
+    preset: Literal["default", "paper"] = "default"
+    """`paper` follows the paper's settings to the letter."""
+    chunk: int = 1000
+    """Updates between two checkpoints."""
+    population: Literal["auto", "vmap", "map"] = "auto"
+    """Members side by side, or one after another in one program."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+
+
+@dataclass(frozen=True)
+class OpeConfig:
+    """Estimate from logs what the policies of a run return and cost, with intervals and a verdict."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Directory of the run."""
+    data: str | None = None
+    """Other logs than those the run held out; all of them are used."""
+    json: bool = False
+    """Print the estimates as JSON."""
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Run the policies of a run in a simulator."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Directory of the run."""
+    env: str
+    """An embedded task (point-circle, …) or a Gymnasium id with the cost in info["cost"]."""
+    episodes: int = 200
+    seed: int = 0
+    json: bool = False
+    """Print the results as JSON."""
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """Write a run's report: one HTML file that works offline."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Directory of the run."""
+    out: Path | None = None
+    """RUN/report.html unless said."""
