@@ -5,8 +5,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test test-all lint format bench clean
 
-demo: .venv/core  ## the main job, small: Figure 1 of the paper on 30 random MDPs
-	$(BIN)/corsdice reproduce random-mdp --runs 30 --out out/demo
+demo: .venv/core  ## the main job: logs, five methods, what they believe and what is true, and a report
+	$(BIN)/corsdice demo --out out/demo
 
 test: .venv/dev  ## the default suite
 	$(BIN)/pytest -n 2
@@ -23,8 +23,9 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/core  ## time and memory against the number of states
+bench: .venv/core  ## exact solvers against the number of states; training against this machine's matrix products
 	$(BIN)/corsdice bench tabular
+	$(BIN)/corsdice bench training
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "corsdice needs Python 3.11 or newer; set PYTHON=python3.x")'

@@ -197,10 +197,10 @@ def test_the_optidice_loss_is_stationary_at_its_solution_and_nowhere_near_it(div
 def test_the_optidice_loss_is_stationary_at_coptidice_with_its_multiplier(limit):
     logs = make_logs(0.0)
     rows = every_transition(logs)
-    solution = tabular.coptidice(logs, 0.1, limit, divergence)
+    solution = tabular.coptidice(logs, 0.1, limit, SOFT_CHI2)
     assert solution.status == Status.CONVERGED
     assert solution.lam > 0.1
-    at_solution = (solution.nu[:STATES], logs, pair_shares(rows), divergence, 0.1)
+    at_solution = (solution.nu[:STATES], logs, pair_shares(rows), SOFT_CHI2, 0.1)
     np.testing.assert_allclose(optidice_value_and_slope(*at_solution, solution.lam)[1], 0, atol=1e-9)
     assert np.abs(optidice_value_and_slope(*at_solution)[1]).max() > 1e-3  # without λ it is not
     w = solution.w[rows.s, rows.a]
@@ -215,11 +215,11 @@ def test_the_optidice_loss_knows_of_terminations():
 
     @jax.jit
     def newton_step(_, nu):
-        curvature, slope = (of(optidice_loss)(nu, logs, shares, divergence, 1.0) for of in (jax.hessian, jax.grad))
+        curvature, slope = (of(optidice_loss)(nu, logs, shares, SOFT_CHI2, 1.0) for of in (jax.hessian, jax.grad))
         return nu - jnp.linalg.solve(curvature, slope)
 
     nu = jax.lax.fori_loop(0, 30, newton_step, jnp.zeros(STATES))
-    visits = shares * divergence.weight(e_nu_of(nu, logs, 0.0))
+    visits = shares * SOFT_CHI2.weight(e_nu_of(nu, logs, 0.0))
     policy = jnp.append(visits / visits.sum(-1, keepdims=True), logs.behaviour[-1:], 0)
     np.testing.assert_allclose(visits, tabular.occupancy(logs.mdp, policy)[:STATES], atol=1e-13)
 

@@ -46,7 +46,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]])
         writer.writerows(rows)
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
     with atomic(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")
 

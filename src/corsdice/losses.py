@@ -81,7 +81,11 @@ def optidice_nu_loss(
     weights: jax.Array | None = None,
     initial_weights: jax.Array | None = None,
 ) -> jax.Array:
-    """(1-γ) E_{p_0}[ν(s_0)] + α E_D[f*_0(e_ν/α)] with e_ν = r - λc + γν(s') - ν(s); a function of ν, all of it."""
+    """(1-γ) E_{p_0}[ν(s_0)] + α E_D[f*_0(e_ν/α)] with e_ν = r - λc + γν(s') - ν(s); a function of ν, all of it.
+
+    `advantage` must be e_ν in expectation over s'. With one s' a row, as the neural OptiDICE has it, noise of the
+    dynamics inside the convex f*_0 biases the minimum: a weakness of the method that SemiDICE does not share.
+    """
     conjugate = _mean(divergence.conjugate(advantage / alpha), weights)
     return (1 - discount) * _mean(nu_initial, initial_weights) + alpha * conjugate
 

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 LOG_STD_RANGE = (-4.0, 1.0)
+FAR = 30.0
+"""Deviations beyond which a Gaussian tail is its asymptote to float32 accuracy."""
 SQUASH_MARGIN = 1e-3
 """tanh reaches ±1 at infinity only: logged actions are held this far from it."""
 
@@ -94,9 +96,16 @@ def log_likelihood(mixture: Mixture, actions: jax.Array, *, squash: bool) -> jax
         density = jax.scipy.stats.norm.logpdf(z) - mixture.log_stds
         bound = jnp.abs(actions) >= 1
         # Each branch of the `where` sees only arguments that are safe for it.
-        beyond = jax.scipy.stats.norm.logcdf(jnp.where(bound, z * jnp.sign(actions) * -1, 0.0))
-        each = jnp.where(bound, beyond, density)
+        each = jnp.where(bound, _log_tail(jnp.where(bound, z * jnp.sign(actions), 0.0)), density)
     return jax.scipy.special.logsumexp(each.sum(-1) + jax.nn.log_softmax(mixture.logits), axis=-1)
+
+
+def _log_tail(z: jax.Array) -> jax.Array:
+    """log P(N(0,1) > z); far out by its asymptote, since in float32 the gradient of `logcdf` cancels there."""
+    far = z > FAR
+    near = jax.scipy.stats.norm.logcdf(-jnp.where(far, 0.0, z))
+    distant = jnp.where(far, z, FAR)
+    return jnp.where(far, -0.5 * distant**2 - jnp.log(distant) - 0.5 * jnp.log(2 * jnp.pi), near)
 
 
 def draw(mixture: Mixture, key: jax.Array, *, squash: bool) -> jax.Array:

@@ -43,7 +43,7 @@ class Config(semidice.Config):
     """f of the extraction by networks."""
     split_constant: bool = True
     """Give the constant of μ a parameter of its own (see `_extraction`)."""
-    estimate_every: int = 200
+    estimate_every: int = 400
     """Steps between two estimates in closed form."""
 
 

@@ -20,6 +20,8 @@ from corsdice.extraction import Basis, features, fit_basis
 
 PROBE_ROWS = 20_000
 """Enough for the closed form while learning; the final estimate takes all."""
+ROWS_PER_WAVE = 30
+"""Fewer rows than this for each random feature would fit noise."""
 CONSTANT = 1e-6
 """A column whose deviation is below this carries nothing and is left unscaled."""
 
@@ -140,7 +142,7 @@ def probe_of(dataset: Dataset, units: Units, waves: int, seed: int = 0, most: in
     rows = np.sort(np.random.default_rng(seed).permutation(dataset.transitions)[:most])
     batch = jax.tree.map(lambda column: column[rows], batch_of(dataset, units))
     pairs = np.concatenate([batch.observations, batch.actions], -1)
-    basis = fit_basis(pairs, waves, seed)
+    basis = fit_basis(pairs, max(1, min(waves, len(rows) // ROWS_PER_WAVE)), seed)
     here = features(basis, jnp.asarray(pairs))
     return Probe(
         basis,

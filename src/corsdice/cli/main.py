@@ -18,7 +18,14 @@ from corsdice import __version__
 from corsdice.cli.data import DataCheckConfig, DataConvertConfig, DataMakeConfig
 from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
 from corsdice.errors import UserError
-from corsdice.experiments.configs import BenchTabularConfig, ConstrainedMDPConfig, FourRoomsConfig, RandomMDPConfig
+from corsdice.experiments.configs import (
+    BenchTabularConfig,
+    BenchTrainingConfig,
+    ConstrainedMDPConfig,
+    DemoConfig,
+    FourRoomsConfig,
+    RandomMDPConfig,
+)
 
 RUNNERS = {
     DataCheckConfig: "corsdice.cli.data",
@@ -32,6 +39,8 @@ RUNNERS = {
     FourRoomsConfig: "corsdice.experiments.four_rooms",
     ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
+    BenchTrainingConfig: "corsdice.experiments.bench_training",
+    DemoConfig: "corsdice.experiments.demo",
 }
 """The module whose `run` carries a configuration out; imported only then, because it may import JAX."""
 
@@ -51,8 +60,10 @@ class Reproduce:
 class Bench:
     """Measure time and memory on this machine."""
 
-    # The hidden alternative makes the single choice a sub-command rather than plain options.
-    subject: Annotated[BenchTabularConfig, tyro.conf.subcommand("tabular")] | tyro.conf.Suppress[None]
+    subject: (
+        Annotated[BenchTabularConfig, tyro.conf.subcommand("tabular")]
+        | Annotated[BenchTrainingConfig, tyro.conf.subcommand("training")]
+    )
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,7 @@ class App:
         | Annotated[OpeConfig, tyro.conf.subcommand("ope")]
         | Annotated[EvaluateConfig, tyro.conf.subcommand("evaluate")]
         | Annotated[ReportConfig, tyro.conf.subcommand("report")]
+        | Annotated[DemoConfig, tyro.conf.subcommand("demo")]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
     )

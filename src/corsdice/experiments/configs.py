@@ -158,3 +158,43 @@ class BenchTabularConfig:
         _at_least(1, repeats=self.repeats)
         if not self.states or not all(states >= 5 for states in self.states):
             raise UserError(f"--states must be at least 5 each, got {self.states}")
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """Make logs of an embedded task, train five methods on them, and compare what they believe with the truth."""
+
+    out: Path = Path("out/demo")
+    """Where the logs, the runs, the report and summary.json go. Runs that are there already are gone on with."""
+    task: str = "point-circle"
+    limit: float = 20.0
+    """Undiscounted cost an episode may have."""
+    seeds: int = 3
+    episodes: int = 1000
+    """Logged episodes."""
+    data_seed: int = 0
+    steps: int = 8000
+    clone_steps: int = 4000
+    """Updates of the behaviour clones."""
+    widths: tuple[int, ...] = (64, 64)
+    batch_size: int = 128
+    truth_episodes: int = 1000
+
+    def __post_init__(self) -> None:
+        _at_least(1, seeds=self.seeds, steps=self.steps, clone_steps=self.clone_steps, batch_size=self.batch_size)
+        _at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
+        _positive(limit=(self.limit,), widths=tuple(map(float, self.widths)))
+
+
+@dataclass(frozen=True)
+class BenchTrainingConfig:
+    """Updates a second of CORSDICE against the matrix products that this machine can do."""
+
+    populations: tuple[int, ...] = (1, 5, 25)
+    """Members trained in one program."""
+    updates: int = 300
+    """Timed updates of all members together."""
+
+    def __post_init__(self) -> None:
+        _positive(populations=tuple(map(float, self.populations)))
+        _at_least(1, updates=self.updates)

@@ -120,7 +120,8 @@ def estimator(
     The dataset is logs that no policy asked about was trained on: an estimate on the training logs is flattered.
     """
     dataset = _whole_episodes(dataset, MAX_ROWS)
-    values = jnp.stack([jnp.asarray(dataset.rewards), jnp.asarray(dataset.costs)])
+    columns = np.stack([dataset.rewards, dataset.costs])
+    values = jnp.asarray(columns)
     probes = [probe_of(dataset, units, waves, seed + base) for base in range(BASES)]
     check = probe_of(dataset, units, CHECK_WAVES, seed + BASES)
     count = len(dataset.episodes.starts)
@@ -132,7 +133,8 @@ def estimator(
             value + draws @ _bearing(each, quantity, dataset) for value, each in zip(values, solutions, strict=True)
         ]
         low, high = np.quantile(np.concatenate(resampled), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        return Interval(float(np.mean(values)), float(low), float(high))
+        reachable = horizon * np.array([min(columns[quantity].min(), 0), max(columns[quantity].max(), 0)])
+        return Interval(*(float(np.clip(number, *reachable)) for number in (np.mean(values), low, high)))
 
     def estimate(policy: Policy) -> Estimate:
         solutions = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from corsdice.algorithms.logs import Batch, batch_of
 from corsdice.data.dataset import Dataset
 from corsdice.files import write_json
 from corsdice.losses import corrected_mean
-from corsdice.ope import estimator, judge
+from corsdice.ope import Estimate, estimator, judge
+from corsdice.policy import Policy
 from corsdice.training import directory
 from corsdice.training.run import Outcome
 
@@ -23,10 +25,15 @@ NAIVE = ("corsdice", "semidice", "naive-semidice")
 """Algorithms whose w is a policy correction, which the naive estimate mistakes for a stationary one."""
 
 
-def assess(run: Path, held_out: Dataset, save: bool = True) -> list[dict[str, Any]]:
-    """One record for each member of a run; `held_out` are logs that it was not trained on."""
+def assess(
+    run: Path, held_out: Dataset, estimate: Callable[[Policy], Estimate] | None = None, save: bool = True
+) -> list[dict[str, Any]]:
+    """One record for each member of a run; `held_out` are logs that it was not trained on.
+
+    Runs on the same logs can share an `estimate`, which `ope.estimator` makes.
+    """
     outcome = directory.load_outcome(run, held_out)
-    estimate = estimator(held_out, outcome.units, outcome.plan.horizon)
+    estimate = estimate or estimator(held_out, outcome.units, outcome.plan.horizon)
     results = []
     for index, member in enumerate(outcome.plan.members):
         found = estimate(outcome.policy(index))

@@ -189,6 +189,10 @@ def split(dataset: Dataset, holdout: float) -> tuple[Dataset, Dataset]:
     return Dataset(*(column[~rows] for column in dataset)), Dataset(*(column[rows] for column in dataset))
 
 
+def units_for(train: Dataset, plan: Plan) -> Units:
+    return units_of(train, plan.discount) if plan.config.standardise else raw_units(train)
+
+
 def fingerprint(dataset: Dataset) -> str:
     """A hash of the content, whatever file it came from."""
     digest = hashlib.sha256()
@@ -219,7 +223,7 @@ class Trainer:
         self.plan = plan
         train, held = split(dataset, plan.holdout)
         config = plan.config
-        self.units = units_of(train, plan.discount) if config.standardise else raw_units(train)
+        self.units = units_for(train, plan)
         self.logs: Logs = logs_of(train, held, self.units, plan.horizon, config.waves)
         self.held = held
         self.hypers = hypers_of(plan.members, train, plan.settings)
