@@ -39,6 +39,9 @@ from corsdice.networks import draw
 class Config(semidice.Config):
     estimate: Literal["closed-form", "networks", "naive", "none"] = "closed-form"
     """What tells λ the cost."""
+    margin: float = 0.1
+    """Aim this share below the limit: the closed form's error is of that order, and a policy at the limit itself
+    would be over it half of the time."""
     extraction_divergence: str = "soft-chi2"
     """f of the extraction by networks."""
     split_constant: bool = True
@@ -95,7 +98,7 @@ def update(
     if config.estimate == "closed-form":
         now = step % config.estimate_every == 0
         cost = jax.lax.cond(now, lambda: episode_cost(config, logs, params, actor_key), lambda: state.cost)
-        violation = (cost - hypers.episode_limit) / len(logs.episode)
+        violation = (cost - (1 - config.margin) * hypers.episode_limit) / len(logs.episode)
     else:
         per_step = losses.corrected_mean(w, logs.raw_costs(batch), batch.terminals, hypers.discount)
         cost = per_episode(hypers, per_step)

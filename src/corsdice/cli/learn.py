@@ -146,22 +146,35 @@ def _resumable(out: Path) -> Iterator[None]:
 
 def _show_estimates(results: list[dict[str, Any]]) -> None:
     def interval(values: dict[str, float]) -> str:
-        return f"{values['value']:.1f} [{values['low']:.1f}, {values['high']:.1f}]"
+        return f"{values['value']:.1f} ± {(values['high'] - values['low']) / 2:.1f}"
 
+    words = {"meets": "meets", "violates": "VIOLATES", "unknown": "unknown"}
     terminal.print_table(
-        "Estimated from logs that were not trained on; undiscounted sums over an episode, 95 % intervals",
-        ("policy", "limit", "return", "cost", "naive cost", "ess", "flow", "verdict"),
+        "Estimated from held-out logs: sums over an episode, ± half a 95 % interval",
+        ("policy", "return", "cost", "naive", "limit"),
         [
             (
                 result["member"],
-                f"{result['cost_limit']:.6g}",
                 interval(result["return"]),
                 interval(result["cost"]),
                 "-" if result["naive_cost"] is None else f"{result['naive_cost']:.1f}",
-                f"{result['effective_sample_size']:.0%}",
-                f"{result['flow_residual']:.3f}",
-                {"meets": "meets", "violates": "VIOLATES", "unknown": "cannot be told"}[result["verdict"]],
+                words[result["verdict"]],
             )
             for result in results
         ],
     )
+    terminal.print_table(
+        "Diagnostics",
+        ("policy", "mean weight", "effective share", "flow residual"),
+        [
+            (
+                result["member"],
+                f"{result['mean_correction']:.3f}",
+                f"{result['effective_sample_size']:.0%}",
+                f"{result['flow_residual']:.3f}",
+            )
+            for result in results
+        ],
+    )
+    for result in results:
+        print(f"{result['member']} {result['words']}")

@@ -37,7 +37,7 @@ def assess(
     results = []
     for index, member in enumerate(outcome.plan.members):
         found = estimate(outcome.policy(index))
-        verdict, reason = judge(found, member.limit.episode)
+        verdict = judge(found, member.limit.episode)
         counts, edges = np.histogram(found.corrections, BINS)
         results.append(
             {
@@ -50,8 +50,9 @@ def assess(
                 "effective_sample_size": found.effective_share,
                 "mean_correction": found.mean_correction,
                 "flow_residual": found.flow_residual,
-                "verdict": verdict,
-                "reason": reason,
+                "verdict": verdict.verdict,
+                "reason": verdict.reason,
+                "words": str(verdict),
                 "weights": {"edges": edges.tolist(), "counts": counts.tolist()},
             }
         )
