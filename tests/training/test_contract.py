@@ -9,7 +9,7 @@ import pytest
 
 from corsdice import envs
 from corsdice.algorithms import ALGORITHMS, by_name
-from corsdice.algorithms.logs import Batch, Units, penalised_rewards
+from corsdice.algorithms.logs import Batch, Units, batch_of, penalised_rewards, units_of
 from corsdice.training.population import run_chunk
 from corsdice.training.run import Trainer, plan_of
 
@@ -89,9 +89,9 @@ def test_metrics_are_finite_and_hold_what_is_promised(population):
             assert row["mean_correction"] >= 0
 
 
-def test_the_state_has_moved_and_is_finite(population):
+def test_the_state_has_moved_and_is_finite(population, logs):
     trainer, _ = population
-    start = Trainer(trainer.plan, envs.collect(envs.TASKS["point-run"], 0, 20)).outcome.states
+    start = Trainer(trainer.plan, logs).outcome.states
     assert differs(start.params["actor"], trainer.outcome.states.params["actor"])
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(trainer.outcome.states))
 
@@ -203,11 +203,11 @@ def test_standard_units_shift_the_value_of_every_trajectory_alike():
 
 def test_terminations_reach_the_rewards_of_logs_that_have_them():
     logs = envs.collect(envs.TASKS["point-ridge"], 0, 20)
-    trainer = Trainer(small_plan("semidice", logs), logs)
-    batch, units = trainer.logs.transitions, trainer.logs.units
+    units = units_of(logs, 0.99)
+    batch = batch_of(logs, units)
     assert 0 < batch.terminals.sum() < len(batch.terminals)
-    changed = np.asarray(penalised_rewards(units, batch, jnp.float32(0), jnp.float32(0.99)) - batch.rewards)
+    changed = np.asarray(penalised_rewards(units, batch, np.float32(0), np.float32(0.99)) - batch.rewards)
     expected = -0.99 * float(units.reward_shift / units.reward_scale) / 0.01
     # 1 - 0.99 keeps some six digits in float32
-    np.testing.assert_allclose(changed[np.asarray(batch.terminals) == 1], expected, rtol=1e-5)
-    assert (changed[np.asarray(batch.terminals) == 0] == 0).all()
+    np.testing.assert_allclose(changed[batch.terminals == 1], expected, rtol=1e-5)
+    assert (changed[batch.terminals == 0] == 0).all()
