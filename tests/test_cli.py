@@ -107,6 +107,7 @@ def test_random_mdp_writes_what_it_promises(tmp_path, capsys):
     assert means["ODICE", 0.99] == pytest.approx(sum(flows) / 3)
 
 
+@pytest.mark.slow
 def test_fewer_runs_are_the_first_of_more_and_protocol_options_work(tmp_path):
     base = RandomMDPConfig(
         runs=2, out=tmp_path / "two", states=6, actions=2, successors=2, alphas=(0.1,), betas=(0.5,), horizon=10
@@ -152,6 +153,7 @@ def test_four_rooms(tmp_path):
     assert (tmp_path / "figure.png").exists()
 
 
+@pytest.mark.slow
 def test_constrained_mdp_on_random_problems(tmp_path):
     config = ConstrainedMDPConfig(runs=3, out=tmp_path, problems=("random",), limits=(0.05, 0.2))
     summary = constrained_mdp.run(config)

@@ -10,6 +10,7 @@ from corsdice.errors import UserError
 from corsdice.experiments.demo import METHODS
 
 
+@pytest.mark.slow
 def test_demo_writes_a_row_for_each_method_and_seed_with_the_unit_of_its_estimates(tmp_path, capsys):
     small = "--task point-run --episodes 40 --seeds 2 --steps 20 --clone-steps 20 --widths 8 8 --batch-size 16"
     assert main(["demo", "--out", str(tmp_path / "demo"), *small.split(), "--truth-episodes", "20"]) == 0

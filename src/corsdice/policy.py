@@ -70,7 +70,7 @@ class Policy:
         if observations.shape[observations.ndim - len(shape) :] != shape or not np.isfinite(observations).all():
             raise UserError(f"predict needs finite observations of shape {shape}, got shape {observations.shape}")
         lead = observations.shape[: observations.ndim - len(shape)]
-        rows = observations.reshape(*lead, -1)
+        rows = observations.reshape(*lead, int(np.prod(shape)))
         actions = _predict(Act(self.actor, deterministic), self.params, jax.random.key(seed), rows)
         return np.asarray(actions).reshape(*lead, *self.about["action_shape"])
 
@@ -105,13 +105,16 @@ def load(path: Path | str) -> Policy:
         actor = Actor(int(spec["actions"]), tuple(spec["widths"]), int(spec["components"]), bool(spec["squash"]))
         about = dict(content["about"])
         columns = int(np.prod(about["observation_shape"], dtype=int))
+        if int(np.prod(about["action_shape"], dtype=int)) != actor.actions:
+            raise ValueError(f"action_shape {about['action_shape']} does not hold {actor.actions} numbers")
+        expected = _empty_params(actor, columns)
     except OSError as error:
         raise UserError(
             f"cannot read {description}: {error.strerror}; a policy is a .json and a .safetensors"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{description} does not describe a policy: {error}") from error
-    return Policy(actor, read_tensors(numbers, _empty_params(actor, columns)), about)
+    return Policy(actor, read_tensors(numbers, expected), about)
 
 
 def _empty_params(actor: Actor, columns: int) -> PolicyParams:

@@ -12,7 +12,6 @@ from corsdice import losses
 from corsdice.algorithms import contract
 from corsdice.algorithms.contract import ADAM, Hypers, Metrics, Params, descend
 from corsdice.algorithms.logs import Batch, Logs, draw_batch
-from corsdice.errors import UserError
 from corsdice.networks import log_likelihood
 
 
@@ -52,8 +51,3 @@ def update(
 def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:
     """1 on every row that is cloned: w(a|s) of a clone is one."""
     return jnp.ones(len(batch.rewards))
-
-
-def check(config: Config, hypers: Hypers) -> None:
-    if config.safe_only and int(jnp.min(hypers.safe_rows)) == 0:
-        raise UserError("bc-safe has nothing to clone: no logged episode is within the cost limit; raise --cost-limit")

@@ -64,9 +64,9 @@ def train(config: TrainConfig) -> None:
     for index, reason in outcome.failures.items():
         print(f"{plan.members[index]} {reason}; it keeps the policy it had before")
     print("estimating from the held-out episodes what each policy returns and costs")
-    results = assess.assess(config.out, split(dataset, plan.holdout)[1])
-    _show_estimates(results)
-    report(config.out, config.out / directory.REPORT)
+    with _resumable(config.out):
+        _show_estimates(assess.assess(config.out, split(dataset, plan.holdout)[1]))
+        report(config.out, config.out / directory.REPORT)
 
 
 def ope(config: OpeConfig) -> None:

@@ -59,5 +59,5 @@ def _make(env: str) -> Any:
         ) from error
     try:
         return gymnasium.make(env)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         raise UserError(f"cannot make {env}: {str(error).splitlines()[0]}") from error

@@ -23,11 +23,11 @@ class Verdict(NamedTuple):
 def judge(estimate: Estimate, episode_limit: float) -> Verdict:
     """Meets or violates only where the whole interval lies on one side and the diagnostics let the estimate stand."""
     value, low, high = estimate.episode_cost
-    if estimate.effective_sample_size < FEWEST_EPISODES:
+    if not estimate.effective_sample_size >= FEWEST_EPISODES:  # nor where it is no number
         return Verdict(
             "unknown", f"the logs hold the like of only {estimate.effective_sample_size:.1f} episodes of this policy"
         )
-    if estimate.flow_residual > LARGEST_RESIDUAL or estimate.negative_share > LARGEST_NEGATIVE:
+    if not (estimate.flow_residual <= LARGEST_RESIDUAL and estimate.negative_share <= LARGEST_NEGATIVE):
         return Verdict("unknown", "the policy leaves what the logs cover, so the corrections do not add up")
     told = f"cost {value:.3g}, 95 % interval {low:.3g} to {high:.3g}, limit {episode_limit:.6g}"
     if high <= episode_limit:

@@ -135,7 +135,7 @@ def _description(plan: Plan, data: dict[str, Any]) -> dict[str, Any]:
 def _start_or_resume(directory: Path, content: dict[str, Any], trainer: Trainer) -> None:
     files.output_directory(directory)
     if not (directory / DESCRIPTION).exists():
-        if any(directory.iterdir()):
+        if any(not path.name.startswith(".") for path in directory.iterdir()):  # a kill may leave a temporary file
             raise UserError(f"{directory} is not empty and holds no run: choose another --out")
         files.write_json(directory / DESCRIPTION, content)
         return
@@ -150,6 +150,8 @@ def _start_or_resume(directory: Path, content: dict[str, Any], trainer: Trainer)
             )
     if (directory / CHECKPOINT).exists():
         _restore(directory, trainer)
+    else:
+        (directory / METRICS).unlink(missing_ok=True)
 
 
 def _difference(key: str, old: Any, new: Any) -> str:

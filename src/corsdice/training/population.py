@@ -28,7 +28,7 @@ class Member(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"seed{self.seed}-alpha{self.alpha:g}-limit{self.limit.episode:.6g}"
+        return f"seed{self.seed}-alpha{self.alpha:.6g}-limit{self.limit.episode:.6g}"
 
     def __str__(self) -> str:
         return f"seed {self.seed}, α {self.alpha:g}, limit {self.limit.episode:.6g}"
@@ -105,13 +105,16 @@ def run_chunk(
         state, metrics = jax.lax.scan(update, state, start + jnp.arange(length))
         wrong = jax.tree.map(lambda values: ~jnp.isfinite(values), metrics)
         anywhere = jnp.stack(list(wrong.values())).any(0)
-        failed_at = jnp.where(anywhere.any(), anywhere.argmax(), length)
-        at = jnp.minimum(failed_at, length - 1)
+        # A loss tells a step late that parameters have broken, and the last step has none after it.
+        broken = ~jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state)]).all()
+        last = length - 1
+        failed_at = jnp.where(anywhere.any(), anywhere.argmax(), jnp.where(broken, last, length))
+        at = jnp.minimum(failed_at, last)
         return Chunk(
             state,
             jax.tree.map(jnp.mean, metrics),
             failed_at,
-            jax.tree.map(lambda flags: flags[at], wrong),
+            jax.tree.map(lambda flags: flags[at], wrong) | {"parameters": broken},
         )
 
     return _over_members(mode, member, hypers, keys, states)

@@ -123,15 +123,19 @@ def plan_of(
         raise UserError("alpha, seeds, steps and chunk must be positive")
     cost_limits = [CostLimit.episodic(limit, horizon=horizon, discount=discount) for limit in limits]
     members = tuple(members_of(seeds, alphas, cost_limits))
+    if len({member.name for member in members}) < len(members):
+        raise UserError("cost limits and alphas must differ from each other in their first six digits")
     if config.__dict__.get("safe_only"):
+        train = split(dataset, holdout)[0]
         for limit in limits:
-            if not (dataset.episodes.sums(dataset.costs) <= limit).any():
+            if not (train.episodes.sums(train.costs) <= limit).any():
                 raise UserError(f"bc-safe has nothing to clone: no logged episode costs {limit:g} or less")
     return Plan(algorithm, config, settings, members, horizon, holdout, min(chunk, config.steps), resolve(mode, config))
 
 
 def _discount(settings: dict[str, Any]) -> float:
-    return float(settings.get("discount") or Hypers._field_defaults["discount"])
+    discount: Any = settings.get("discount", Hypers._field_defaults["discount"])
+    return float(discount)
 
 
 def plan_from(content: dict[str, Any]) -> Plan:
