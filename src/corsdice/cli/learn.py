@@ -18,7 +18,21 @@ from corsdice.report.run import run_report
 from corsdice.training import assess, directory
 from corsdice.training.run import fingerprint, plan_of, split
 
-OPTIONS = ("steps", "widths", "batch_size", "divergence")
+OPTIONS = (
+    "steps",
+    "widths",
+    "batch_size",
+    "divergence",
+    "extraction_divergence",
+    "estimate",
+    "margin",
+    "critics",
+    "components",
+    "squash",
+    "layer_norm",
+    "cosine_decay",
+    "waves",
+)
 SETTINGS = ("discount", "learning_rate")
 
 

@@ -40,6 +40,23 @@ class TrainConfig:
     """Hidden layers of every network; 256 256 unless said."""
     batch_size: int | None = None
     divergence: Literal["kl", "chi2", "soft-chi2"] | None = None
+    """f of the policy."""
+    extraction_divergence: Literal["kl", "chi2", "soft-chi2"] | None = None
+    """f of the extraction by networks."""
+    estimate: Literal["closed-form", "networks", "naive", "none"] | None = None
+    """What tells λ the cost."""
+    margin: float | None = None
+    """How far below the limit to aim, as a share of it."""
+    critics: int | None = None
+    """Q networks; with two the smaller value counts."""
+    components: int | None = None
+    """Gaussians in the actor's mixture."""
+    squash: bool | None = None
+    """Actions through tanh rather than clipped."""
+    layer_norm: bool | None = None
+    cosine_decay: bool | None = None
+    waves: int | None = None
+    """Random features of the closed form while learning."""
     discount: float | None = None
     learning_rate: float | None = None
     holdout: float = 0.2
