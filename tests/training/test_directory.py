@@ -300,8 +300,14 @@ def run_to_the_end(log_file, out):
 
 def stop_under_way(log_file, out, how, after=0.1):
     """Starts a run, waits for its first checkpoint and a little longer, and sends it a signal."""
+    # Tests in the background of a shell ignore Ctrl-C, and what they start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
-        command(log_file, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        command(log_file, out),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
     ) as process:
         deadline = time.monotonic() + 120
         while not (out / directory.CHECKPOINT).exists() and process.poll() is None and time.monotonic() < deadline:
