@@ -58,8 +58,8 @@ def paper_settings(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, Any]
         "cosine_decay": True,
         "standardise": False,
     }
-    fields = algorithm.config().__dataclass_fields__
-    options |= {name: True for name in ("layer_norm",) if name in fields}
+    if algorithm.module is not bc:
+        options["layer_norm"] = True
     if algorithm.name == "corsdice":
         options |= {"estimate": "networks", "split_constant": False}
     return options, {"learning_rate": 3e-4, "target_rate": 5e-4, "discount": 0.99, "multiplier_rate": 3e-4}

@@ -53,7 +53,7 @@ class Hypers(NamedTuple):
     """Numbers that may differ between the members of one compiled population."""
 
     alpha: Any
-    """Weight of the divergence, in deviations of the reward."""
+    """Weight of the divergence, in deviations of the reward times 1/(1-γ)."""
     episode_limit: Any
     """Cost limit, undiscounted sum over an episode."""
     per_step_limit: Any

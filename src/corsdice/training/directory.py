@@ -50,7 +50,7 @@ def train(directory: Path, plan: Plan, dataset: Dataset, source: str, progress: 
     trainer = Trainer(plan, dataset, source)
     content = _description(plan, trainer.data)
     _start_or_resume(directory, content, trainer)
-    with _tensorboard(directory, trainer.outcome.step) as board, _metrics_file(directory) as metrics:
+    with _tensorboard(directory, trainer.outcome.step) as board, (directory / METRICS).open("a") as metrics:
         if progress:
             progress(trainer.outcome.step, [], trainer.outcome.step)
         while not trainer.outcome.done:
@@ -195,12 +195,6 @@ def read_metrics(directory: Path) -> list[dict[str, Any]]:
         except ValueError:
             break
     return rows
-
-
-@contextmanager
-def _metrics_file(directory: Path) -> Iterator[Any]:
-    with (directory / METRICS).open("a") as file:
-        yield file
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def plan_of(
     members = tuple(members_of(seeds, alphas, cost_limits))
     if len({member.name for member in members}) < len(members):
         raise UserError("cost limits and alphas must differ from each other in their first six digits")
-    if config.__dict__.get("safe_only"):
+    if getattr(config, "safe_only", False):
         train = split(dataset, holdout)[0]
         for limit in limits:
             if not (train.episodes.sums(train.costs) <= limit).any():
