@@ -34,7 +34,7 @@ bench: .venv/core  ## exact solvers against the number of states; training again
 	@touch $@
 
 .venv/dev: .venv/core
-	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[dev,gym,minari,sepsis]'
+	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[dev,gym,minari,mujoco,sepsis]'
 	@touch $@
 
 clean:

@@ -33,6 +33,10 @@ TRUTH_FIELDS = {
     "return_se",
     "cost",
     "cost_se",
+    "discounted_return",
+    "discounted_return_se",
+    "discounted_cost",
+    "discounted_cost_se",
     "normalised_return",
     "normalised_cost",
 }
@@ -242,7 +246,7 @@ def test_what_is_no_run_is_one_line_and_code_2(command, tmp_path, capsys):
     [
         ("point-rum-v0", "cannot make point-rum-v0"),
         ("no_such_module:task-v0", "cannot make no_such_module:task-v0"),
-        ("Pendulum-v1", "predict needs finite observations of shape (4,), got shape (3,)"),
+        ("Pendulum-v1", "the policy's observations have shape (4,), those of Pendulum-v1 (3,)"),
     ],
 )
 def test_an_environment_that_does_not_fit_is_one_line_and_code_2(env, says, run, capsys):
@@ -250,7 +254,7 @@ def test_an_environment_that_does_not_fit_is_one_line_and_code_2(env, says, run,
     assert says in refusal(capsys, "evaluate", run, "--env", env, "--episodes", 2)
 
 
-def test_evaluate_needs_two_episodes(run, capsys):
-    assert "--episodes must be at least 2, got 1" in refusal(
-        capsys, "evaluate", run, "--env", "point-run", "--episodes", 1
-    )
+@pytest.mark.parametrize(("option", "least"), [("--episodes", 2), ("--workers", 1), ("--seed", 0)])
+def test_evaluate_says_what_it_needs(option, least, run, capsys):
+    said = refusal(capsys, "evaluate", run, "--env", "point-run", option, least - 1)
+    assert f"{option} must be at least {least}, got {least - 1}" in said

@@ -1,15 +1,23 @@
 """Extraction in closed form: what a policy does in an episode, told by linear algebra on features of the logs.
 
 The paper extracts w(s) by training two networks against each other. Here the same flow equations are imposed on test
-functions φ_1 … φ_d of (s, a), and w is sought among their combinations. Make the φ orthonormal under the logs,
-E_D[φ φᵀ] = 1, and write w_t(s,a) = θ_t · φ(s,a) for the correction of step t. Then the flow
+functions φ_1 … φ_d of (s, a), and w_t, the correction of step t, is sought among ω(s,a) θ_t · φ(s,a):
 
-    E_D[w_{t+1} φ(s,a)] = E_D[w_t φ(s',a')],   a' ~ π(·|s'), nothing after a termination,
+    E_D[w_{t+1} φ(s,a)] = E_D[w_t φ(s',a')],   a' ~ π(·|s'), nothing after a termination.
 
-reads θ_{t+1} = M θ_t with M = E_D[φ(s',a') φ(s,a)ᵀ], θ_0 = E[φ(s_0,a_0)]: no network, no step size, nothing to drift.
-The sum over t < H corrects to the undiscounted episode, the unit in which people state limits; weights (1-γ)γ^t give
-the discounted correction of the paper. Both are one matrix power series. The dual of the same equations is linear
-fitted-Q evaluation, so the two agree here and together give a first-order exact interval (see `ope`).
+With u_t = E_D[w_t φ], which is E[φ(s_t,a_t)] under the policy, G = E_D[ω φ φᵀ] and A = E_D[ω φ' φᵀ] they read
+
+    u_{t+1} = Pᵀ u_t,   P = G⁻¹ Aᵀ,   u_0 = E[φ(s_0,a_0)],   θ_t = G⁻¹ u_t:
+
+no network, no step size, nothing to drift. P is also the regression of φ(s',a') on φ(s,a), so the same numbers are a
+model of the process in the features, and Σ_t c · u_t with c = G⁻¹ E_D[ω x φ], the regression of the reward or cost x,
+is linear fitted-Q evaluation: correction and value agree, and together they tell how each row bears on the estimate
+(see `ope`). The sum over t < H is the undiscounted episode, the unit in which people state limits; weights (1-γ)γ^t
+give the discounted correction of the paper.
+
+ω says where the regressions must be precise. With ω = 1 that is wherever the logs are, and a policy that goes where
+they are thin is told by what they hold elsewhere; taken from the correction of an earlier solution it is where the
+policy goes (`relevance`).
 """
 
 from __future__ import annotations
@@ -20,11 +28,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-BANDWIDTHS = (0.5, 1.5)
+from corsdice import linear
+
+BANDWIDTHS = (0.5, 3.0)
 """Of the random Fourier features, log-uniform between these: coarse ones carry the mass, fine ones see where cost
 begins. For inputs whose columns have deviation 1; divided by √(columns / 6)."""
 RELATIVE_TOLERANCE = 1e-5
 """Directions of features that carry less than this share of the largest variance are left out."""
+WHITENING_ROWS = 20_000
+"""Enough to tell the directions apart; the flow itself is taken on all rows."""
+FLOOR, CAP = 0.2, 30.0
+"""Of ω: rows where the policy does not go keep a fifth of their say, so that G stays well away from singular, and no
+row has more than thirty times its own."""
 
 
 class Basis(NamedTuple):
@@ -40,13 +55,17 @@ class Basis(NamedTuple):
     """[columns + waves, features - 1]"""
 
 
-class Flow(NamedTuple):
-    """How a policy moves mass: θ_{t+1} = transition @ θ_t."""
+class Model(NamedTuple):
+    """A policy's process in the features, fitted to the logs."""
 
+    gram: jax.Array
+    """[d, d], G"""
     transition: jax.Array
-    """[features, features], M"""
+    """[d, d], P: E[φ(s',a') | s,a] ≈ φ(s,a) @ P"""
+    values: jax.Array
+    """[d, quantities], c: E[x | s,a] ≈ φ(s,a) @ c"""
     initial: jax.Array
-    """[features], θ_0"""
+    """[d], u_0"""
 
 
 def raw_features(frequencies: jax.Array, phases: jax.Array, inputs: jax.Array) -> jax.Array:
@@ -61,8 +80,14 @@ def features(basis: Basis, inputs: jax.Array) -> jax.Array:
     return jnp.concatenate([jnp.ones((*whitened.shape[:-1], 1)), whitened], -1)
 
 
+def project(basis: Basis, inputs: jax.Array, coefficients: jax.Array) -> jax.Array:
+    """φ(inputs) @ coefficients [features, k], without φ itself: for few k that is most of the work."""
+    centred = raw_features(basis.frequencies, basis.phases, inputs) - basis.mean
+    return coefficients[0] + centred @ (basis.whitening @ coefficients[1:])
+
+
 def fit_basis(inputs: np.ndarray, waves: int, seed: int = 0) -> Basis:
-    """A basis of features, orthonormal under the rows of inputs [rows, columns].
+    """A basis of features, orthonormal under the rows of inputs [rows, columns], or a sample of them.
 
     The numbers are drawn and factorised once, in float64, outside any compiled program.
     """
@@ -72,6 +97,8 @@ def fit_basis(inputs: np.ndarray, waves: int, seed: int = 0) -> Basis:
     scale = np.exp(generator.uniform(low, high, waves)) / np.sqrt(max(columns, 6) / 6)
     frequencies = jnp.asarray(generator.normal(size=(columns, waves)) * scale, jnp.float32)
     phases = jnp.asarray(generator.uniform(0, 2 * np.pi, waves), jnp.float32)
+    if len(inputs) > WHITENING_ROWS:
+        inputs = inputs[np.sort(generator.permutation(len(inputs))[:WHITENING_ROWS])]
     raw = np.asarray(raw_features(frequencies, phases, jnp.asarray(inputs)), np.float64)
     mean = raw.mean(0)
     variances, directions = np.linalg.eigh((raw - mean).T @ (raw - mean) / len(raw))
@@ -80,19 +107,34 @@ def fit_basis(inputs: np.ndarray, waves: int, seed: int = 0) -> Basis:
     return Basis(frequencies, phases, jnp.asarray(mean, jnp.float32), jnp.asarray(whitening, jnp.float32))
 
 
-def flow_of(here: jax.Array, following: jax.Array, initial: jax.Array) -> Flow:
-    """The flow on rows of features φ(s,a) [n, d], φ(s',a') [n, d], zero after a termination, and φ(s_0,a_0) [m, d].
-
-    `here` must be the rows that the basis is orthonormal under: the noise of M is then that of a regression's
-    residual. With the Gram matrix of other rows it would be that of a raw product, and the power series may blow up.
-    """
-    return Flow(following.T @ here / len(here), initial.mean(0))
+def fit_model(gram: jax.Array, cross: jax.Array, value_means: jax.Array, initial: jax.Array) -> Model:
+    """From G, A, E_D[ω x φ] [d, quantities] and u_0. All means are over the same rows: the noise of P is then that of a
+    regression's residual. With the Gram matrix of other rows it would be that of a raw product, and powers blow up."""
+    solved = linear.solve(gram, jnp.concatenate([cross.T, value_means], -1))
+    return Model(gram, solved[:, : len(gram)], solved[:, len(gram) :], initial)
 
 
-def occupancy(flow: Flow, time_weights: jax.Array) -> jax.Array:
-    """Σ_t weight_t θ_t: the coefficients [d] of the correction of the states and actions of a whole episode."""
+def expected_features(model: Model, time_weights: jax.Array) -> jax.Array:
+    """Σ_t weight_t u_t [d], summed over the steps of an episode."""
 
-    def step(theta: jax.Array, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return flow.transition @ theta, weight * theta
+    def step(u: jax.Array, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return u @ model.transition, weight * u
 
-    return jax.lax.scan(step, flow.initial, time_weights)[1].sum(0)
+    return jax.lax.scan(step, model.initial, time_weights)[1].sum(0)
+
+
+def discounted_features(model: Model, discount: jax.Array | float) -> jax.Array:
+    """(1-γ) Σ_t γ^t u_t [d] of the process that no time limit cuts off."""
+    operator = jnp.eye(len(model.initial)) - discount * model.transition.T
+    return linear.solve(operator, (1 - discount) * model.initial)
+
+
+def correction_coefficients(model: Model, expected: jax.Array) -> jax.Array:
+    """θ = G⁻¹ u [d]: the correction of each row is ω θ · φ."""
+    return linear.solve(model.gram, expected)
+
+
+def relevance(correction: jax.Array) -> jax.Array:
+    """ω of each row for the next solution, from the corrections that the last one gave; its mean is 1."""
+    positive = jnp.clip(correction, 0.0, CAP)
+    return FLOOR + (1 - FLOOR) * positive / jnp.maximum(positive.mean(), 1e-6)

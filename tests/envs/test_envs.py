@@ -69,7 +69,7 @@ def test_more_episodes_begin_with_the_same_ones():
 
 
 def test_nothing_counts_after_a_fall():
-    """A policy that walks off the ridge at once: its return is that of the steps it lived."""
+    """A policy that walks off the ridge at once: its return is that of the steps it lived, discounted or not."""
     task = task_by_name("point-ridge")
 
     def off(params, key, state):
@@ -77,11 +77,11 @@ def test_nothing_counts_after_a_fall():
 
     run = rollout(task, off, None, jax.random.key(0), 50)
     assert (run.lived.sum(-1) < 20).all()
-    truth = evaluate(task, off, None, jax.random.key(0), 50, discount=0.9)
+    truth = evaluate(task, off, None, jax.random.key(0), 50, discount=0.99)
     sums = np.where(run.lived, run.rewards, 0.0).sum(-1)
     assert truth.episode_return == pytest.approx(sums.mean(), abs=1e-4)
     assert truth.episode_return_se == pytest.approx(sums.std(ddof=1) / np.sqrt(50), rel=1e-3)
-    discounted = (np.where(run.lived, run.rewards, 0.0) * 0.9 ** np.arange(task.horizon)).sum(-1)
+    discounted = (np.where(run.lived, run.rewards, 0.0) * 0.99 ** np.arange(task.horizon)).sum(-1)
     assert truth.discounted_return == pytest.approx(discounted.mean(), abs=1e-4)
 
 

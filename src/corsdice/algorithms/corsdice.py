@@ -31,7 +31,13 @@ from corsdice.algorithms.contract import (
     weight_metrics,
 )
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial
-from corsdice.extraction import features, flow_of, occupancy
+from corsdice.extraction import (
+    correction_coefficients,
+    expected_features,
+    features,
+    fit_model,
+    relevance,
+)
 from corsdice.networks import draw
 
 
@@ -133,16 +139,26 @@ def _extraction(
 
 
 def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> jax.Array:
-    """The actor's undiscounted cost of an episode, by extraction in closed form, held to what an episode can cost."""
+    """The actor's undiscounted cost of an episode, by extraction in closed form, held to what an episode can cost.
+
+    Solved twice: as precise as the logs are everywhere, and then where the first solution says that the actor goes.
+    """
     probe = logs.probe
     observations = jnp.concatenate([probe.next_observations, probe.initial_observations])
     mixture = config.actor(logs.transitions.actions.shape[-1]).apply(params["actor"], observations)
     actions = draw(mixture, key, squash=config.squash)
     then = features(probe.basis, jnp.concatenate([observations, actions], -1))
     n = len(probe.here)
-    flow = flow_of(probe.here, (1 - probe.terminals)[:, None] * then[:n], then[n:])
-    estimate = probe.cost_features @ occupancy(flow, logs.episode)
-    return jnp.clip(estimate, 0.0, len(logs.episode) * logs.highest_cost)
+    following, initial = (1 - probe.terminals)[:, None] * then[:n], then[n:].mean(0)
+    weights = jnp.ones(n)
+    for _ in range(2):
+        weighted = weights[:, None] * probe.here
+        model = fit_model(
+            weighted.T @ probe.here / n, following.T @ weighted / n, weighted.T @ probe.costs[:, None] / n, initial
+        )
+        expected = expected_features(model, logs.episode)
+        weights = relevance(weights * (probe.here @ correction_coefficients(model, expected)))
+    return jnp.clip(expected @ model.values[:, 0], 0.0, len(logs.episode) * logs.highest_cost)
 
 
 def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:

@@ -58,8 +58,8 @@ class Probe(NamedTuple):
     """Features of (s, a), orthonormal under these rows."""
     here: jax.Array
     """[n, features] φ(s, a)"""
-    cost_features: jax.Array
-    """[features] E[c φ(s,a)], raw costs"""
+    costs: jax.Array
+    """[n] raw"""
     next_observations: jax.Array
     terminals: jax.Array
     initial_observations: jax.Array
@@ -117,9 +117,9 @@ def logs_of(dataset: Dataset, probe: Dataset, units: Units, horizon: int, waves:
     batch = batch_of(dataset, units)
     return Logs(
         jax.tree.map(lambda column: jnp.asarray(column[order]), batch),
-        jnp.asarray(_observations(dataset.initial_observations, units)),
+        jnp.asarray(standard_observations(dataset.initial_observations, units)),
         jax.tree.map(jnp.asarray, units),
-        probe_of(probe, units, waves, most=PROBE_ROWS),
+        probe_of(probe, units, waves),
         jnp.ones(horizon),
         jnp.float32(dataset.costs.max()),
     )
@@ -128,29 +128,28 @@ def logs_of(dataset: Dataset, probe: Dataset, units: Units, horizon: int, waves:
 def batch_of(dataset: Dataset, units: Units) -> Batch:
     """All rows, in their order, in the given units."""
     return Batch(
-        _observations(dataset.observations, units),
+        standard_observations(dataset.observations, units),
         (_rows(dataset.actions) - units.action_shift) / units.action_scale,
         (dataset.rewards - units.reward_shift) / units.reward_scale,
         (dataset.costs - units.cost_shift) / units.cost_scale,
-        _observations(dataset.next_observations, units),
+        standard_observations(dataset.next_observations, units),
         dataset.terminals.astype(np.float32),
     )
 
 
-def probe_of(dataset: Dataset, units: Units, waves: int, seed: int = 0, most: int | None = None) -> Probe:
-    """All rows, or at most so many at random, with their features."""
-    rows = np.sort(np.random.default_rng(seed).permutation(dataset.transitions)[:most])
+def probe_of(dataset: Dataset, units: Units, waves: int) -> Probe:
+    """The rows, or so many at random, with their features."""
+    rows = np.sort(np.random.default_rng(0).permutation(dataset.transitions)[:PROBE_ROWS])
     batch = jax.tree.map(lambda column: column[rows], batch_of(dataset, units))
     pairs = np.concatenate([batch.observations, batch.actions], -1)
-    basis = fit_basis(pairs, max(1, min(waves, len(rows) // ROWS_PER_WAVE)), seed)
-    here = features(basis, jnp.asarray(pairs))
+    basis = fit_basis(pairs, max(1, min(waves, len(rows) // ROWS_PER_WAVE)))
     return Probe(
         basis,
-        here,
-        jnp.asarray(dataset.costs[rows]) @ here / len(rows),
+        features(basis, jnp.asarray(pairs)),
+        jnp.asarray(dataset.costs[rows]),
         jnp.asarray(batch.next_observations),
         jnp.asarray(batch.terminals),
-        jnp.asarray(_observations(dataset.initial_observations, units)),
+        jnp.asarray(standard_observations(dataset.initial_observations, units)),
     )
 
 
@@ -182,7 +181,7 @@ def penalised_rewards(units: Units, batch: Batch, multiplier: jax.Array, discoun
     return batch.rewards - multiplier * batch.costs - batch.terminals * discount * shift / (1 - discount)
 
 
-def _observations(rows: np.ndarray, units: Units) -> np.ndarray:
+def standard_observations(rows: np.ndarray, units: Units) -> np.ndarray:
     return (_rows(rows) - units.observation_shift) / units.observation_scale
 
 

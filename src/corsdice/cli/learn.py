@@ -100,15 +100,17 @@ def ope(config: OpeConfig) -> None:
 
 
 def evaluate(config: EvaluateConfig) -> None:
-    from corsdice.envs.simulate import simulate
+    from corsdice.envs.simulate import simulate_each
 
-    if config.episodes < 2:
-        raise UserError(f"--episodes must be at least 2, got {config.episodes}")
+    for option, least in (("episodes", 2), ("seed", 0), ("workers", 1)):
+        if (given := getattr(config, option)) < least:
+            raise UserError(f"--{option} must be at least {least}, got {given}")
     content = directory.description(config.run)
     low, high = content["data"]["lowest_return"], content["data"]["highest_return"]
+    policies = directory.load_policies(config.run)
+    truths = simulate_each(policies, config.env, config.episodes, config.seed, content["discount"], config.workers)
     results = []
-    for member, policy in zip(content["members"], directory.load_policies(config.run), strict=True):
-        truth = simulate(policy, config.env, config.episodes, config.seed)
+    for member, truth in zip(content["members"], truths, strict=True):
         normalised = {
             "normalised_return": (truth["return"] - low) / max(high - low, 1e-12),
             "normalised_cost": truth["cost"] / member["cost_limit"] if member["cost_limit"] else None,

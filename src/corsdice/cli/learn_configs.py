@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -92,6 +93,8 @@ class EvaluateConfig:
     """An embedded task (point-circle, …) or a Gymnasium id with the cost in info["cost"]."""
     episodes: int = 200
     seed: int = 0
+    workers: int = min(2, os.cpu_count() or 1)
+    """Processes that Gymnasium environments are spread over; the results do not depend on it."""
     json: bool = False
     """Print the results as JSON."""
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import tyro
 
 from corsdice import __version__
-from corsdice.cli.data import DataCheckConfig, DataConvertConfig, DataMakeConfig
+from corsdice.cli.data import DataCheckConfig, DataCollectConfig, DataConvertConfig, DataMakeConfig
 from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
 from corsdice.errors import UserError
 from corsdice.experiments.configs import (
@@ -31,6 +31,7 @@ RUNNERS = {
     DataCheckConfig: "corsdice.cli.data",
     DataConvertConfig: "corsdice.cli.data",
     DataMakeConfig: "corsdice.cli.data",
+    DataCollectConfig: "corsdice.cli.data",
     TrainConfig: "corsdice.cli.learn",
     OpeConfig: "corsdice.cli.learn",
     EvaluateConfig: "corsdice.cli.learn",
@@ -74,6 +75,7 @@ class Data:
         Annotated[DataCheckConfig, tyro.conf.subcommand("check")]
         | Annotated[DataConvertConfig, tyro.conf.subcommand("convert")]
         | Annotated[DataMakeConfig, tyro.conf.subcommand("make")]
+        | Annotated[DataCollectConfig, tyro.conf.subcommand("collect")]
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,6 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from corsdice.envs.task import Task
+from corsdice.errors import UserError
+
+TAIL = 1e-4
+"""The weight γ^T at which a discounted sum may stop."""
 
 Policy = Callable[[Any, jax.Array, jax.Array], jax.Array]
 """(params, key, observation) -> action, pure. What differs between policies of a kind belongs into params, a pytree, so
@@ -17,7 +22,7 @@ that one compilation serves them all."""
 
 
 class Rollout(NamedTuple):
-    """Episodes side by side, [episodes, horizon, ...]; `lived` marks the steps that happened."""
+    """Episodes side by side, [episodes, steps, ...]; `lived` marks the steps that happened."""
 
     observations: jax.Array
     actions: jax.Array
@@ -28,15 +33,22 @@ class Rollout(NamedTuple):
     lived: jax.Array
 
 
-@partial(jax.jit, static_argnames=("task", "policy", "episodes"))
-def rollout(task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int) -> Rollout:
+@partial(jax.jit, static_argnames=("task", "policy", "episodes", "steps"))
+def rollout(
+    task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int, steps: int | None = None
+) -> Rollout:
     """Runs `episodes` episodes of the policy; episode i depends on (key, i) alone."""
     act = partial(policy, params)
-    return jax.vmap(lambda i: one_episode(task, act, jax.random.fold_in(key, i)))(jnp.arange(episodes))
+    return jax.vmap(lambda i: one_episode(task, act, jax.random.fold_in(key, i), steps))(jnp.arange(episodes))
 
 
-def one_episode(task: Task, act: Callable[[jax.Array, jax.Array], jax.Array], key: jax.Array) -> Rollout:
-    """One episode [horizon, ...]; after a termination nothing counts any more."""
+def one_episode(
+    task: Task, act: Callable[[jax.Array, jax.Array], jax.Array], key: jax.Array, steps: int | None = None
+) -> Rollout:
+    """One episode [steps, ...], up to the horizon unless said; after a termination nothing counts any more.
+
+    A longer run begins with the steps of a shorter one.
+    """
 
     def step(carry: tuple[jax.Array, jax.Array], key: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Rollout]:
         state, alive = carry
@@ -48,7 +60,8 @@ def one_episode(task: Task, act: Callable[[jax.Array, jax.Array], jax.Array], ke
 
     start_key, steps_key = jax.random.split(key)
     carry = (task.reset(start_key), jnp.array(True))
-    return jax.lax.scan(step, carry, jax.random.split(steps_key, task.horizon))[1]
+    keys = jax.random.split(steps_key, task.horizon if steps is None else steps)
+    return jax.lax.scan(step, carry, keys)[1]
 
 
 class Truth(NamedTuple):
@@ -64,15 +77,28 @@ class Truth(NamedTuple):
     discounted_cost_se: jax.Array
 
 
+@partial(jax.jit, static_argnames=("task", "policy", "episodes", "discount"))
 def evaluate(
     task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int = 1000, discount: float = 0.99
 ) -> Truth:
-    """What the policy earns and costs, undiscounted over the episode and discounted."""
-    run = rollout(task, policy, params, key, episodes)
-    weights = discount ** jnp.arange(task.horizon)
+    """What the policy earns and costs: undiscounted up to the horizon, and Σ γ^t x of the process itself.
+
+    A timeout is where observation stops, not where the process ends, so discounted sums run on until γ^t < TAIL. It is
+    one compiled program that keeps no observations: such runs are long.
+    """
+    steps = max(task.horizon, discounted_steps(discount))
+    run = rollout(task, policy, params, key, episodes, steps)
+    t = jnp.arange(steps)
     numbers = []
-    for weight in (jnp.ones(task.horizon), weights):
+    for weight in (t < task.horizon, discount**t):
         for values in (run.rewards, run.costs):
             sums = (jnp.where(run.lived, values, 0.0) * weight).sum(-1)
             numbers += [sums.mean(), sums.std(ddof=1) / jnp.sqrt(episodes)]
     return Truth(*numbers)
+
+
+def discounted_steps(discount: float) -> int:
+    """The first T with γ^T <= TAIL."""
+    if not 0 <= discount < 1:
+        raise UserError(f"the discount must be in [0, 1), got {discount}")
+    return math.ceil(math.log(TAIL) / math.log(discount)) if discount else 1

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from threading import Thread
 from typing import Any
 
 import jax
@@ -10,43 +22,161 @@ import numpy as np
 from corsdice.envs.points import TASKS
 from corsdice.envs.rollout import evaluate
 from corsdice.errors import UserError
-from corsdice.policy import Policy
+from corsdice.policy import Act, Policy, PolicyParams
+
+AT_ONCE = 50
+"""Environments alive at a time in one process: enough that the policy's call is a small part of a step, few enough that
+simulators of tens of MiB each fit into memory."""
+SUMS = ("return", "cost", "discounted_return", "discounted_cost")
 
 
-def simulate(policy: Policy, env: str, episodes: int, seed: int = 0) -> dict[str, Any]:
-    """Undiscounted sums over an episode, means with their standard errors."""
+def simulate(
+    policy: Policy, env: str, episodes: int, seed: int = 0, discount: float = 0.99, workers: int = 1
+) -> dict[str, Any]:
+    """Sums over an episode, undiscounted and Σ γ^t x, means with their standard errors.
+
+    Undiscounted sums end with the episode. Discounted sums of an embedded task run on beyond its time limit, as the
+    process does; those of a Gymnasium environment end with its own limit (with 1,000 steps and γ = .99 what is missing
+    is 4e-5 of a value).
+
+    The numbers depend on `seed` and not on `workers`, the processes that Gymnasium environments are spread over. A
+    process imports what an id names before its colon, and knows nothing else that was registered here.
+    """
+    return simulate_each([policy], env, episodes, seed, discount, workers)[0]
+
+
+def simulate_each(
+    policies: Sequence[Policy], env: str, episodes: int, seed: int = 0, discount: float = 0.99, workers: int = 1
+) -> list[dict[str, Any]]:
+    """`simulate` of each policy, with processes that are started once."""
     if env in TASKS:
-        task = TASKS[env]
-        if policy.about["observation_shape"] != [task.observation_size]:
-            raise UserError(f"the policy's observations have shape {policy.about['observation_shape']}, not {env}'s")
-        truth = jax.device_get(evaluate(task, policy.act, policy.params, jax.random.key(seed), episodes))
-        sums = truth.episode_return, truth.episode_return_se, truth.episode_cost, truth.episode_cost_se
-        names = ("return", "return_se", "cost", "cost_se")
-        return {name: float(value) for name, value in zip(names, sums, strict=True)} | {"episodes": episodes}
-    returns, costs = np.array([_one_episode(policy, env, seed * 1_000_003 + i) for i in range(episodes)]).T
-    return {
-        "return": float(returns.mean()),
-        "return_se": float(returns.std(ddof=1) / np.sqrt(episodes)),
-        "cost": float(costs.mean()),
-        "cost_se": float(costs.std(ddof=1) / np.sqrt(episodes)),
-        "episodes": episodes,
-    }
+        return [_embedded(policy, env, episodes, seed, discount) for policy in policies]
+    rounds = -(-episodes // (workers * AT_ONCE))
+    parts = rounds * min(workers, episodes)
+    groups = [range(episodes * part // parts, episodes * (part + 1) // parts) for part in range(parts)]
+    play = partial(lockstep, env=env, seed=seed, discount=discount)
+    jobs = [(policy, group) for policy in policies for group in groups]
+    if workers == 1:
+        sums = [play(*job) for job in jobs]
+    else:
+        # The policy travels as NumPy arrays and the actor's description: nothing of this process's JAX.
+        sent = [(replace(policy, params=jax.device_get(policy.params)), group) for policy, group in jobs]
+        with _processes(min(workers, len(jobs)), env) as pool:
+            futures = [pool.submit(play, *job) for job in sent]
+            for future in as_completed(futures):
+                future.result()  # so that an error is told when it happens, not when its turn comes
+        sums = [future.result() for future in futures]
+    return [_summary(sums[first : first + parts]) for first in range(0, len(sums), parts)]
 
 
-def _one_episode(policy: Policy, env: str, seed: int) -> tuple[float, float]:
-    environment = _make(env)
-    observation, _ = environment.reset(seed=seed)
-    total_return = total_cost = 0.0
-    ended, step = False, 0
-    while not ended:
-        action = policy.predict(observation, seed=seed + step)
-        observation, reward, terminated, truncated, info = environment.step(action)
-        if "cost" not in info:
-            raise UserError(f'{env} gives no info["cost"]: wrap it so that every step does')
-        total_return, total_cost = total_return + float(reward), total_cost + float(info["cost"])
-        ended, step = terminated or truncated, step + 1
-    environment.close()
-    return total_return, total_cost
+def _embedded(policy: Policy, env: str, episodes: int, seed: int, discount: float) -> dict[str, Any]:
+    task = TASKS[env]
+    _check_fit(policy, env, (task.observation_size,), (task.action_size,))
+    truth = jax.device_get(evaluate(task, policy.act, policy.params, jax.random.key(seed), episodes, discount))
+    numbers = {name.removeprefix("episode_"): float(value) for name, value in truth._asdict().items()}
+    return numbers | {"episodes": episodes}
+
+
+def _summary(groups: list[np.ndarray]) -> dict[str, Any]:
+    sums = np.concatenate(groups)
+    errors = sums.std(0, ddof=1) / np.sqrt(len(sums))
+    means = dict(zip(SUMS, sums.mean(0).tolist(), strict=True))
+    return (
+        means | {f"{name}_se": float(error) for name, error in zip(SUMS, errors, strict=True)} | {"episodes": len(sums)}
+    )
+
+
+def lockstep(policy: Policy, episodes: range, env: str, seed: int, discount: float) -> np.ndarray:
+    """SUMS of these episodes, at most AT_ONCE in a row: [episodes, 4]. All are stepped side by side.
+
+    The batch has AT_ONCE rows however many episodes are alive, so that it is compiled once, and episode i has row
+    i mod AT_ONCE, so that even the rounding of its actions depends on (seed, i) alone.
+    """
+    key = jax.random.key(seed)
+    numbers = np.zeros(AT_ONCE, np.uint32)
+    numbers[[i % AT_ONCE for i in episodes]] = episodes
+    rows = np.zeros((AT_ONCE, int(np.prod(policy.about["observation_shape"]))), np.float32)
+    sums = {i: np.zeros(len(SUMS)) for i in episodes}
+    with ExitStack() as stack:
+        alive = {i: stack.enter_context(closing(_make(env))) for i in episodes}
+        for i, environment in alive.items():
+            _check_fit(policy, env, environment.observation_space.shape, environment.action_space.shape)
+            rows[i % AT_ONCE] = np.ravel(environment.reset(seed=_reset_seed(seed, i))[0])
+        for step in count():
+            if not np.isfinite(rows).all():
+                raise UserError(f"{env} gives observations that are not finite: mend it, or wrap it so that they are")
+            actions = np.asarray(_actions(policy.act, policy.params, key, numbers, np.uint32(step), rows))
+            for i, environment in list(alive.items()):
+                action = actions[i % AT_ONCE].reshape(policy.about["action_shape"])
+                observation, reward, terminated, truncated, info = environment.step(action)
+                if "cost" not in info:
+                    raise UserError(f'{env} gives no info["cost"]: wrap it so that every step does')
+                earned = np.array([reward, info["cost"]], float)
+                sums[i] += np.concatenate([earned, discount**step * earned])
+                rows[i % AT_ONCE] = np.ravel(observation)
+                if terminated or truncated:
+                    del alive[i]
+            if not alive:
+                break
+    return np.stack(list(sums.values()))
+
+
+@partial(jax.jit, static_argnames="act")
+def _actions(
+    act: Act, params: PolicyParams, key: jax.Array, episodes: jax.Array, step: jax.Array, rows: jax.Array
+) -> jax.Array:
+    """The noise of episode i at step t depends on (key, i, t) alone."""
+
+    def one(episode: jax.Array, row: jax.Array) -> jax.Array:
+        return act(params, jax.random.fold_in(jax.random.fold_in(key, episode), step), row)
+
+    return jax.vmap(one)(episodes, rows)
+
+
+def _reset_seed(seed: int, episode: int) -> int:
+    """A 32-bit number, which every simulator takes."""
+    return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
+
+
+@contextmanager
+def _processes(workers: int, env: str) -> Iterator[Executor]:
+    """Processes that end when this block does, whatever ends it.
+
+    Each holds one end of a pipe whose other end is here alone. An error, Ctrl-C and the death of this process all cut
+    it, and then the workers end too, in the middle of a step if need be.
+    """
+    context = get_context("spawn")  # a fork would copy the locks of JAX's threads
+    theirs, ours = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, context, _attend, (theirs,))
+    try:
+        for _ in range(workers):
+            pool.submit(os.getpid)  # starts one: the death of a process that the last job starts may go unnoticed
+        yield pool
+        pool.shutdown()
+    except BrokenProcessPool as error:
+        raise UserError(f"a process that ran {env} died: --workers 1 runs it in this one and shows why") from error
+    finally:
+        ours.close()
+        pool.shutdown(cancel_futures=True)
+        theirs.close()
+
+
+def _attend(line: Connection) -> None:
+    """In a worker: ends it when the line is cut. Ctrl-C is the parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def end() -> None:
+        wait([line])
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
+
+
+def _check_fit(policy: Policy, env: str, observations: tuple[int, ...] | None, actions: tuple[int, ...] | None) -> None:
+    for what, shape in (("observation", observations), ("action", actions)):
+        trained = tuple(policy.about[f"{what}_shape"])
+        if trained != shape:
+            raise UserError(f"the policy's {what}s have shape {trained}, those of {env} {shape}: choose another --env")
 
 
 def _make(env: str) -> Any:

@@ -1,6 +1,19 @@
 """Off-policy evaluation: what a policy that has never been run would earn and cost, and how sure that is."""
 
-from corsdice.ope.extraction import Estimate, Interval, estimator
+from corsdice.ope.estimate import Diagnostics, Estimate, Interval, Sums
+from corsdice.ope.evidence import Evidence, Question, ask, ask_function, evidence_of
 from corsdice.ope.verdict import Verdict, judge
 
-__all__ = ["Estimate", "Interval", "Verdict", "estimator", "judge"]
+__all__ = [
+    "Diagnostics",
+    "Estimate",
+    "Evidence",
+    "Interval",
+    "Question",
+    "Sums",
+    "Verdict",
+    "ask",
+    "ask_function",
+    "evidence_of",
+    "judge",
+]

@@ -1,18 +1,17 @@
-"""A policy's return and cost of an episode by extraction in closed form, with an interval over episodes.
+"""A policy's return and cost by extraction in closed form (see `corsdice.extraction`), with an interval over episodes.
 
-The estimate is Σ_t θ_t · E_D[x φ] (see `corsdice.extraction`). With v_t the value of the steps from t on in the same
-features, v_t = E_D[x φ] + Mᵀ v_{t+1}, it is also v_0 · E[φ(s_0,a_0)]: correction and value are dual. Together they say
-how each logged transition bears on the estimate, to first order:
+Correction and value are dual: the estimate is Σ_t c · u_t, and with v_t = c + P v_{t+1}, the value of the steps from t
+on, it is also v_0 · u_0. Together they say how each logged transition bears on the estimate, to first order:
 
     ψ = Σ_t w_t(s,a) (x + v_{t+1}(s',a') - v_t(s,a)),
 
-whose sums over whole episodes, drawn again with replacement, give the interval. It holds what the choice of logs does,
-and, by an ensemble of feature draws, what the choice of features does; what no feature can tell it does not hold.
+whose sums over whole episodes, drawn again with replacement, give the interval. It holds what the choice of logs does
+and, by several draws of features, what the choice of features does; what no feature can tell it does not hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -20,167 +19,210 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice.algorithms.logs import Probe, Units, probe_of
-from corsdice.data.dataset import Dataset
-from corsdice.extraction import features, flow_of
-from corsdice.policy import Act, Policy, PolicyParams
+from corsdice import linear
+from corsdice.algorithms.logs import ROWS_PER_WAVE
+from corsdice.extraction import (
+    Basis,
+    Model,
+    correction_coefficients,
+    discounted_features,
+    features,
+    fit_basis,
+    fit_model,
+    project,
+    relevance,
+)
+from corsdice.ope.diagnose import diagnose
+from corsdice.ope.estimate import Estimate, Sums, bootstrap
+from corsdice.ope.evidence import Evidence, Question
 
-WAVES = 512
+WAVES = 600
 BASES = 2
 """Draws of features whose estimates are averaged."""
-MAX_ROWS = 50_000
-RESAMPLES = 2_000
-LEVEL = 0.95
-CHECK_WAVES = 200
+CHUNK = 4096
+"""Rows whose features are in memory at a time."""
+SKETCH_CHUNKS = 8
+"""Enough rows to find where a policy goes; the estimate itself takes all."""
+SKETCHES = 2
+RANK = 32
+"""Directions kept of the corrections of all steps of an episode, in the influence of a row: they change slowly with
+time, and the rest is below a thousandth of them."""
 
 
-class Interval(NamedTuple):
-    value: float
-    low: float
-    high: float
+class _Chunks(NamedTuple):
+    """Rows [chunks, CHUNK, ...]; chunk j has every k-th row from the j-th on, so a few chunks are a fair sample."""
 
-
-class Estimate(NamedTuple):
-    """Undiscounted sums over an episode, estimated from logs, with what tells how far to trust them."""
-
-    episode_return: Interval
-    episode_cost: Interval
-    effective_sample_size: float
-    """(Σw)² / Σw², in episodes: how many the estimate in effect rests on."""
-    effective_share: float
-    """The same as a share of the rows."""
-    mean_correction: float
-    """E_D[w]; 1 without terminations, less by the share of time after them."""
-    negative_share: float
-    """Share of the corrections' mass that is below zero, which no true correction is."""
-    flow_residual: float
-    """By how much features that took no part in the solution miss the flow equations, in their deviations."""
-    corrections: np.ndarray
-    """[rows] w(s,a), the mean over the steps of an episode."""
+    here: jax.Array
+    then: jax.Array
+    alive: jax.Array
+    values: jax.Array
+    """[chunks, CHUNK, 2]"""
+    real: jax.Array
+    """0 where the last row of a chunk is padding"""
 
 
 class _Solution(NamedTuple):
-    estimates: jax.Array
-    """[2] return and cost"""
-    row_influence: jax.Array
-    """[2, rows]"""
-    start_influence: jax.Array
-    """[2, episodes]"""
-    corrections: jax.Array
-    last: jax.Array
-    """[rows] the correction of the last step alone"""
-
-
-@partial(jax.jit, static_argnames="act")
-def _following(act: Act, params: PolicyParams, probe: Probe, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """φ(s',a') [rows, d], zero after a termination, and φ(s_0,a_0) [episodes, d], with actions of the policy."""
-    units = params.units
-
-    def of(observations: jax.Array, key: jax.Array) -> jax.Array:
-        raw = observations * units.observation_scale + units.observation_shift
-        actions = (act(params, key, raw) - units.action_shift) / units.action_scale
-        return features(probe.basis, jnp.concatenate([observations, actions], -1))
-
-    next_key, start_key = jax.random.split(key)
-    then = of(probe.next_observations, next_key) * (1 - probe.terminals)[:, None]
-    return then, of(probe.initial_observations, start_key)
-
-
-@partial(jax.jit, static_argnames="horizon")
-def _solve(here: jax.Array, then: jax.Array, start: jax.Array, values: jax.Array, horizon: int) -> _Solution:
-    """From features [rows, d] and the rewards and costs [2, rows] of the rows."""
-    flow = flow_of(here, then, start)
-
-    def forward(theta: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
-        return flow.transition @ theta, theta
-
-    thetas = jax.lax.scan(forward, flow.initial, length=horizon)[1]
-    occupancy = thetas.sum(0)
-    means = values @ here / here.shape[0]
-
-    def influence(x: jax.Array, mean: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def backward(value: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
-            return mean + flow.transition.T @ value, value
-
-        first, after = jax.lax.scan(backward, jnp.zeros_like(mean), length=horizon)
-        after = after[::-1]
-        value = jnp.concatenate([first[None], after[:-1]])
-        temporal = ((here @ (thetas.T @ after)) * then).sum(-1) - ((here @ (thetas.T @ value)) * here).sum(-1)
-        return temporal + x * (here @ occupancy), start @ first
-
-    rows, starts = jax.vmap(influence)(values, means)
-    return _Solution(means @ occupancy, rows, starts, here @ occupancy / horizon, here @ thetas[-1])
+    discounted: jax.Array
+    """[2] return and cost, as `episode`"""
+    episode: jax.Array
+    discounted_influence: np.ndarray
+    """[2, episodes], as `episode_influence`"""
+    episode_influence: np.ndarray
+    corrections: np.ndarray
+    """[rows] w(s,a), discounted"""
 
 
 def estimator(
-    dataset: Dataset, units: Units, horizon: int, *, waves: int = WAVES, seed: int = 0
-) -> Callable[[Policy], Estimate]:
-    """A function that tells what an episode of `horizon` steps of a policy with these units would return and cost.
+    evidence: Evidence, *, waves: int = WAVES, bases: int = BASES, seed: int = 0
+) -> Callable[[Question], Estimate]:
+    """A function that tells what a policy would return and cost; what all policies share is computed once."""
+    pairs = np.asarray(evidence.pairs)
+    waves = max(1, min(waves, evidence.rows // ROWS_PER_WAVE))
+    drawn = [fit_basis(pairs, waves, seed + base) for base in range(bases)]
+    steps = 1 / (1 - evidence.discount)
 
-    The dataset is logs that no policy asked about was trained on: an estimate on the training logs is flattered.
-    """
-    dataset = _whole_episodes(dataset, MAX_ROWS)
-    columns = np.stack([dataset.rewards, dataset.costs])
-    values = jnp.asarray(columns)
-    probes = [probe_of(dataset, units, waves, seed + base) for base in range(BASES)]
-    check = probe_of(dataset, units, CHECK_WAVES, seed + BASES)
-    count = len(dataset.episodes.starts)
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES) / count
+    def estimate(question: Question) -> Estimate:
+        solutions = [_solve(basis, evidence, question) for basis in drawn]
 
-    def interval(solutions: Sequence[_Solution], quantity: int) -> Interval:
-        values = [float(solution.estimates[quantity]) for solution in solutions]
-        resampled = [
-            value + draws @ _bearing(each, quantity, dataset) for value, each in zip(values, solutions, strict=True)
-        ]
-        low, high = np.quantile(np.concatenate(resampled), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        reachable = horizon * np.array([min(columns[quantity].min(), 0), max(columns[quantity].max(), 0)])
-        return Interval(*(float(np.clip(number, *reachable)) for number in (np.mean(values), low, high)))
+        def sums(name: str, length: float) -> Sums:
+            return Sums(
+                *(
+                    bootstrap(
+                        [float(getattr(each, name)[quantity]) for each in solutions],
+                        [getattr(each, f"{name}_influence")[quantity] for each in solutions],
+                        evidence.reachable(quantity, length),
+                        seed,
+                    )
+                    for quantity in range(2)
+                )
+            )
 
-    def estimate(policy: Policy) -> Estimate:
-        solutions = []
-        for base, probe in enumerate(probes):
-            then, start = _following(policy.act, policy.params, probe, jax.random.key(seed + base))
-            solutions.append(jax.device_get(_solve(probe.here, then, start, values, horizon)))
-        w = np.mean([solution.corrections for solution in solutions], 0)
-        last = np.mean([solution.last for solution in solutions], 0)
-        share = float(w.sum() ** 2 / (w**2).sum() / len(w))
-        then, start = _following(policy.act, policy.params, check, jax.random.key(seed + BASES))
+        corrections = np.mean([each.corrections for each in solutions], 0)
         return Estimate(
-            interval(solutions, 0),
-            interval(solutions, 1),
-            effective_sample_size=share * count,
-            effective_share=share,
-            mean_correction=float(w.mean()),
-            negative_share=float(-np.minimum(w, 0).sum() / np.abs(w).sum()),
-            flow_residual=_flow_residual(check.here, then, start, w, last, horizon),
-            corrections=w,
+            discounted=sums("discounted", steps),
+            episode=sums("episode", evidence.horizon),
+            diagnostics=diagnose(evidence, question, corrections, seed),
         )
 
     return estimate
 
 
-def _bearing(solution: _Solution, quantity: int, dataset: Dataset) -> np.ndarray:
-    """[episodes] how each episode bears on the estimate, with mean zero."""
-    episodes = dataset.episodes
-    sums = episodes.sums(np.asarray(solution.row_influence[quantity]))
-    total = sums * len(sums) / dataset.transitions + solution.start_influence[quantity]
-    return total - total.mean()
+def _solve(basis: Basis, evidence: Evidence, question: Question) -> _Solution:
+    chunks = _chunks(evidence, question)
+    start = features(basis, jnp.concatenate([evidence.initial_observations, question.initial_actions], -1))
+    weights = chunks.real
+    for _ in range(SKETCHES):
+        sketch = jax.tree.map(lambda array: array[:SKETCH_CHUNKS], chunks)
+        model = _fit(basis, sketch, weights[:SKETCH_CHUNKS], start.mean(0))
+        theta = correction_coefficients(model, discounted_features(model, evidence.discount))
+        weights = chunks.real * relevance(weights * _projected(basis, chunks.here, theta[:, None])[..., 0])
+    model = _fit(basis, chunks, weights, start.mean(0))
+    discounted = _discounted_influence(basis, chunks, weights, model, evidence.discount)
+    episode = _episode_influence(basis, chunks, weights, model, evidence.horizon)
+
+    def by_episode(rows: jax.Array, first: jax.Array) -> np.ndarray:
+        per_row = _rows(rows, evidence.rows)
+        return np.stack(
+            [evidence.episode_means(per_row[:, q]) + np.asarray(start @ first[:, q]) for q in range(2)]
+        )
+
+    return _Solution(
+        jax.device_get(model.initial @ discounted.first),
+        jax.device_get(model.initial @ episode.first),
+        by_episode(discounted.rows, discounted.first),
+        by_episode(episode.rows, episode.first),
+        _rows(discounted.corrections, evidence.rows),
+    )
 
 
-def _flow_residual(
-    here: jax.Array, then: jax.Array, start: jax.Array, w: np.ndarray, last: np.ndarray, horizon: int
-) -> float:
-    """Root mean square over features of E[W φ] - φ_0 - E[(W - w_last) φ'], with W = horizon · w, a step."""
-    total = horizon * w
-    missed = total @ here / len(w) - start.mean(0) - (total - last) @ then / len(w)
-    return float(jnp.sqrt((missed**2).mean()) / horizon)
+@jax.jit
+def _fit(basis: Basis, chunks: _Chunks, weights: jax.Array, initial: jax.Array) -> Model:
+    def add(total: tuple[jax.Array, ...], rows: tuple[_Chunks, jax.Array]) -> tuple[tuple[jax.Array, ...], None]:
+        chunk, weight = rows
+        phi = features(basis, chunk.here)
+        following = chunk.alive[:, None] * features(basis, chunk.then)
+        weighted = weight[:, None] * phi
+        parts = (weighted.T @ phi, following.T @ weighted, weighted.T @ chunk.values)
+        return tuple(a + b for a, b in zip(total, parts, strict=True)), None
+
+    d = len(initial)
+    nothing = (jnp.zeros((d, d)), jnp.zeros((d, d)), jnp.zeros((d, 2)))
+    total, _ = jax.lax.scan(add, nothing, (chunks, weights))
+    return fit_model(*(part / chunks.real.sum() for part in total), initial)
 
 
-def _whole_episodes(dataset: Dataset, rows: int) -> Dataset:
-    """At most about `rows` rows: episodes at random, but always the same."""
-    episodes = dataset.episodes
-    order = np.random.default_rng(0).permutation(len(episodes.starts))
-    kept = np.zeros(len(order), bool)
-    kept[order[np.cumsum(episodes.lengths[order]) <= max(rows, episodes.lengths[order[0]])]] = True
-    chosen = np.repeat(kept, episodes.lengths)
-    return Dataset(*(column[chosen] for column in dataset))
+class _Influence(NamedTuple):
+    rows: jax.Array
+    """[chunks, CHUNK, 2]"""
+    first: jax.Array
+    """[d, 2] v_0"""
+    corrections: jax.Array
+    """[chunks, CHUNK]"""
+
+
+@partial(jax.jit, static_argnames="discount")
+def _discounted_influence(
+    basis: Basis, chunks: _Chunks, weights: jax.Array, model: Model, discount: float
+) -> _Influence:
+    """ψ = w (x + γ v(s',a') - v(s,a)) / (1-γ) with v = c + γ P v."""
+    theta = correction_coefficients(model, discounted_features(model, discount))
+    v = linear.solve(jnp.eye(len(theta)) - discount * model.transition, model.values)
+    here = _projected(basis, chunks.here, jnp.concatenate([theta[:, None], v], -1))
+    then = chunks.alive[..., None] * _projected(basis, chunks.then, v)
+    w = weights * here[..., 0]
+    temporal = chunks.values + discount * then - here[..., 1:]
+    return _Influence(w[..., None] * temporal / (1 - discount), v, w)
+
+
+@partial(jax.jit, static_argnames="horizon")
+def _episode_influence(basis: Basis, chunks: _Chunks, weights: jax.Array, model: Model, horizon: int) -> _Influence:
+    """ψ of the undiscounted episode, with Σ_t θ_t v_{t+1}ᵀ and Σ_t θ_t v_tᵀ by their leading directions."""
+
+    def forward(u: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+        return u @ model.transition, u
+
+    def backward(v: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+        return model.values + model.transition @ v, v
+
+    thetas = linear.solve(model.gram, jax.lax.scan(forward, model.initial, length=horizon)[1].T).T
+    first, after = jax.lax.scan(backward, jnp.zeros_like(model.values), length=horizon, reverse=True)
+    value = jnp.concatenate([first[None], after[:-1]])
+    times, sizes, directions = jnp.linalg.svd(thetas, full_matrices=False)
+    rank = min(RANK, *thetas.shape)
+    times, directions = times[:, :rank] * sizes[:rank], directions[:rank].T
+
+    def folded(values: jax.Array) -> jax.Array:
+        return jnp.einsum("tr,tdq->drq", times, values).reshape(len(model.gram), -1)
+
+    left = jnp.concatenate([thetas.sum(0)[:, None], directions, folded(value)], -1)
+    here = _projected(basis, chunks.here, left)
+    then = chunks.alive[..., None] * _projected(basis, chunks.then, folded(after))
+    w, along, value_here = here[..., 0], here[..., 1 : 1 + rank], here[..., 1 + rank :]
+    temporal = (then - value_here).reshape(*then.shape[:-1], rank, 2)
+    psi = chunks.values * w[..., None] + (along[..., None] * temporal).sum(-2)
+    return _Influence(weights[..., None] * psi, first, weights * w / horizon)
+
+
+@jax.jit
+def _projected(basis: Basis, inputs: jax.Array, coefficients: jax.Array) -> jax.Array:
+    return jax.lax.map(lambda rows: project(basis, rows, coefficients), inputs)
+
+
+def _chunks(evidence: Evidence, question: Question) -> _Chunks:
+    then = jnp.concatenate([evidence.next_observations, question.next_actions], -1)
+    values = jnp.asarray(evidence.values.T)
+    columns = (evidence.pairs, then, evidence.alive, values, jnp.ones(evidence.rows))
+    count = -(-evidence.rows // CHUNK)
+    length = -(-evidence.rows // count)
+    return _Chunks(*(_spread(column, count, length) for column in columns))
+
+
+def _spread(column: jax.Array, count: int, length: int) -> jax.Array:
+    padded = jnp.pad(column, [(0, count * length - len(column)), *[(0, 0)] * (column.ndim - 1)])
+    return jnp.swapaxes(padded.reshape(length, count, *column.shape[1:]), 0, 1)
+
+
+def _rows(chunked: jax.Array, rows: int) -> np.ndarray:
+    """[chunks, CHUNK, ...] back into the order of the rows."""
+    array = np.swapaxes(np.asarray(chunked), 0, 1)
+    return array.reshape(-1, *array.shape[2:])[:rows]

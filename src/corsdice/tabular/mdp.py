@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from corsdice.errors import UserError
-from corsdice.tabular import linear
+from corsdice import linear
 from corsdice.tabular.precision import require_float64
 
 DENSE_STATES = 1_000

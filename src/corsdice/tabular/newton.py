@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from corsdice.tabular import linear
+from corsdice import linear
 
 MAX_ITERATIONS = 300
 

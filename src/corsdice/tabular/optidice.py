@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from corsdice.divergences import CHI2, Divergence
-from corsdice.tabular import linear
+from corsdice import linear
 from corsdice.tabular.logs import LoggedMDP
 from corsdice.tabular.mdp import FiniteMDP
 from corsdice.tabular.precision import require_float64

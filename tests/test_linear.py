@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice.tabular import linear
+from corsdice import linear
 
 MANY_AT_ONCE = """
 import jax, jax.numpy as jnp

@@ -1,0 +1,69 @@
+"""What an off-policy estimate is: numbers with intervals, and what tells how far to trust them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+RESAMPLES = 2_000
+LEVEL = 0.95
+QUANTITIES = ("return", "cost")
+
+
+class Interval(NamedTuple):
+    value: float
+    low: float
+    high: float
+
+
+class Sums(NamedTuple):
+    """What an episode returns and costs, in one unit."""
+
+    returned: Interval
+    cost: Interval
+
+
+class Diagnostics(NamedTuple):
+    """Of the discounted stationary correction w(s,a) of the rows."""
+
+    effective_sample_size: float
+    """(Σw)² / Σw², in episodes: how many the estimate in effect rests on."""
+    effective_share: float
+    """The same as a share of the rows."""
+    mean_correction: float
+    """E_D[w]; 1 without terminations, less by the share of discounted time after them."""
+    negative_share: float
+    """Share of the corrections' mass that is below zero, which no true correction is."""
+    flow_residual: float
+    """By how much features that took no part in the solution miss the flow equations, in their deviations."""
+    outside: float
+    """Share of the policy's actions that are unlike what the logs hold where it goes; one in a hundred of the logs'
+    own are."""
+    corrections: np.ndarray
+    """[rows] w(s,a)"""
+
+
+class Estimate(NamedTuple):
+    discounted: Sums
+    """Σ_t γ^t x_t of the process that no time limit cuts off."""
+    episode: Sums | None
+    """Σ_t x_t up to the time limit; only estimators that know of time have it."""
+    diagnostics: Diagnostics | None
+    """None for estimators without corrections."""
+
+
+def bootstrap(
+    values: Sequence[float], influences: Sequence[np.ndarray], reachable: tuple[float, float], seed: int = 0
+) -> Interval:
+    """The mean of one or several estimates, with what drawing the episodes again would do to each.
+
+    `influences` [episodes] tell how each episode bears on an estimate, to first order. With several estimates the
+    interval holds their spread as well. All is held to what can be reached.
+    """
+    count = len(influences[0])
+    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES) / count
+    pooled = [value + draws @ (each - each.mean()) for value, each in zip(values, influences, strict=True)]
+    low, high = np.quantile(np.concatenate(pooled), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(*(float(np.clip(number, *reachable)) for number in (np.mean(values), low, high)))
