@@ -35,6 +35,9 @@ BANDWIDTHS = (0.5, 3.0)
 begins. For inputs whose columns have deviation 1; divided by √(columns / 6)."""
 RELATIVE_TOLERANCE = 1e-5
 """Directions of features that carry less than this share of the largest variance are left out."""
+RIDGE = 1.0
+"""Of the regressions: n rows outweigh it in a direction whose variance is more than RIDGE / n of the largest. Directions
+of small variance are rough functions, and what a few rows say of those is noise."""
 WHITENING_ROWS = 20_000
 """Enough to tell the directions apart; the flow itself is taken on all rows."""
 FLOOR, CAP = 0.2, 30.0
@@ -53,13 +56,15 @@ class Basis(NamedTuple):
     """[columns + waves]"""
     whitening: jax.Array
     """[columns + waves, features - 1]"""
+    roughness: jax.Array
+    """[features] the largest variance of a direction over its own; 0 for the constant, which is never penalised"""
 
 
 class Model(NamedTuple):
     """A policy's process in the features, fitted to the logs."""
 
     gram: jax.Array
-    """[d, d], G"""
+    """[d, d], G and the ridge"""
     transition: jax.Array
     """[d, d], P: E[φ(s',a') | s,a] ≈ φ(s,a) @ P"""
     values: jax.Array
@@ -104,12 +109,19 @@ def fit_basis(inputs: np.ndarray, waves: int, seed: int = 0) -> Basis:
     variances, directions = np.linalg.eigh((raw - mean).T @ (raw - mean) / len(raw))
     kept = variances > RELATIVE_TOLERANCE * variances.max()
     whitening = directions[:, kept] / np.sqrt(variances[kept])
-    return Basis(frequencies, phases, jnp.asarray(mean, jnp.float32), jnp.asarray(whitening, jnp.float32))
+    roughness = np.append(0.0, variances.max() / variances[kept])
+    return Basis(frequencies, phases, *(jnp.asarray(array, jnp.float32) for array in (mean, whitening, roughness)))
 
 
-def fit_model(gram: jax.Array, cross: jax.Array, value_means: jax.Array, initial: jax.Array) -> Model:
-    """From G, A, E_D[ω x φ] [d, quantities] and u_0. All means are over the same rows: the noise of P is then that of a
-    regression's residual. With the Gram matrix of other rows it would be that of a raw product, and powers blow up."""
+def fit_model(
+    gram: jax.Array, cross: jax.Array, value_means: jax.Array, initial: jax.Array, penalty: jax.Array
+) -> Model:
+    """From G, A, E_D[ω x φ] [d, quantities], u_0, and the penalty [d] of each direction, RIDGE · roughness / rows.
+
+    All means are over the same rows: the noise of P is then that of a regression's residual. With the Gram matrix of
+    other rows it would be that of a raw product, and its powers blow up.
+    """
+    gram = gram + jnp.diag(penalty)
     solved = linear.solve(gram, jnp.concatenate([cross.T, value_means], -1))
     return Model(gram, solved[:, : len(gram)], solved[:, len(gram) :], initial)
 

@@ -44,6 +44,29 @@ def extraction_mu_loss(
     return (1 - discount) * _mean(mu_initial, initial_weights) + _mean(held * e_mu, weights)
 
 
+def extraction_losses(
+    divergence: Divergence,
+    a: jax.Array,
+    mu: tuple[jax.Array, jax.Array, jax.Array],
+    constant: jax.Array,
+    policy_correction: jax.Array,
+    alive: jax.Array,
+    discount: jax.Array | float,
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    """Both losses of A and μ, the latter in s, s' and s_0, and w(s) = max(0, (f')^-1(A(s))), held.
+
+    The constant of μ enters ê_μ with the factor 1-γ, so a network would take a hundred times as long to learn it as
+    the rest; as b/(1-γ) with a parameter b of its own it moves A by b at once.
+    """
+    here, following, initial = (each + constant / (1 - discount) for each in mu)
+    a = a - jax.lax.stop_gradient(constant)
+    e_mu = flow_error(here, alive * following, discount)
+    return {
+        "a_loss": extraction_a_loss(a, policy_correction, e_mu),
+        "mu_loss": extraction_mu_loss(divergence, a, policy_correction, e_mu, initial, discount),
+    }, jax.lax.stop_gradient(divergence.weight(a))
+
+
 def nu_loss(
     divergence: Divergence,
     q: jax.Array,

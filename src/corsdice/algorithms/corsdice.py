@@ -32,6 +32,7 @@ from corsdice.algorithms.contract import (
 )
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial
 from corsdice.extraction import (
+    RIDGE,
     correction_coefficients,
     expected_features,
     features,
@@ -51,7 +52,7 @@ class Config(semidice.Config):
     extraction_divergence: str = "soft-chi2"
     """f of the extraction by networks."""
     split_constant: bool = True
-    """Give the constant of μ a parameter of its own (see `_extraction`)."""
+    """Give the constant of μ a parameter of its own (see `losses.extraction_losses`)."""
     estimate_every: int = 400
     """Steps between two estimates in closed form."""
 
@@ -120,22 +121,15 @@ def update(
 def _extraction(
     config: Config, hypers: Hypers, params: Params, batch: Batch, initial: jax.Array, w: jax.Array
 ) -> tuple[dict[str, jax.Array], jax.Array]:
-    """The losses of A and μ (labels u-loss and mu-loss), and w(s) = max(0, (f')^-1(A(s))).
-
-    The constant of μ enters ê_μ with the factor 1-γ, so a network would take a hundred times as long to learn it as
-    the rest; as b/(1-γ) with a parameter b of its own it moves A by b at once.
-    """
+    """The losses of A and μ on a batch, and w(s)."""
     f = divergences.by_name(config.extraction_divergence)
     n = config.batch_size
     constant = params["constant"] if config.split_constant else jnp.zeros(())
-    a = config.critic().apply(params["a"], batch.observations)[0] - jax.lax.stop_gradient(constant)
+    a = config.critic().apply(params["a"], batch.observations)[0]
     stacked = jnp.concatenate([batch.observations, batch.next_observations, initial])
-    mu = config.critic().apply(params["mu"], stacked)[0] + constant / (1 - hypers.discount)
-    e_mu = losses.flow_error(mu[:n], (1 - batch.terminals) * mu[n : 2 * n], hypers.discount)
-    return {
-        "a_loss": losses.extraction_a_loss(a, w, e_mu),
-        "mu_loss": losses.extraction_mu_loss(f, a, w, e_mu, mu[2 * n :], hypers.discount),
-    }, jax.lax.stop_gradient(f.weight(a))
+    mu = config.critic().apply(params["mu"], stacked)[0]
+    parts = (mu[:n], mu[n : 2 * n], mu[2 * n :])
+    return losses.extraction_losses(f, a, parts, constant, w, 1 - batch.terminals, hypers.discount)
 
 
 def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> jax.Array:
@@ -150,11 +144,16 @@ def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> 
     then = features(probe.basis, jnp.concatenate([observations, actions], -1))
     n = len(probe.here)
     following, initial = (1 - probe.terminals)[:, None] * then[:n], then[n:].mean(0)
+    penalty = RIDGE * probe.basis.roughness / n
     weights = jnp.ones(n)
     for _ in range(2):
         weighted = weights[:, None] * probe.here
         model = fit_model(
-            weighted.T @ probe.here / n, following.T @ weighted / n, weighted.T @ probe.costs[:, None] / n, initial
+            weighted.T @ probe.here / n,
+            following.T @ weighted / n,
+            weighted.T @ probe.costs[:, None] / n,
+            initial,
+            penalty,
         )
         expected = expected_features(model, logs.episode)
         weights = relevance(weights * (probe.here @ correction_coefficients(model, expected)))

@@ -24,6 +24,7 @@ from corsdice.experiments.configs import (
     ConstrainedMDPConfig,
     DemoConfig,
     FourRoomsConfig,
+    OpeTableConfig,
     RandomMDPConfig,
 )
 
@@ -39,6 +40,7 @@ RUNNERS = {
     RandomMDPConfig: "corsdice.experiments.random_mdp",
     FourRoomsConfig: "corsdice.experiments.four_rooms",
     ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
+    OpeTableConfig: "corsdice.experiments.ope",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
     DemoConfig: "corsdice.experiments.demo",
@@ -54,6 +56,7 @@ class Reproduce:
         Annotated[RandomMDPConfig, tyro.conf.subcommand("random-mdp")]
         | Annotated[FourRoomsConfig, tyro.conf.subcommand("four-rooms")]
         | Annotated[ConstrainedMDPConfig, tyro.conf.subcommand("constrained-mdp")]
+        | Annotated[OpeTableConfig, tyro.conf.subcommand("ope")]
     )
 
 

@@ -198,3 +198,62 @@ class BenchTrainingConfig:
     def __post_init__(self) -> None:
         _positive(populations=tuple(map(float, self.populations)))
         _at_least(1, updates=self.updates)
+
+
+OPE_TASKS = ("point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah")
+
+
+@dataclass(frozen=True)
+class OpeTableConfig:
+    """Table 1: errors of off-policy estimates of the discounted return and cost of SemiDICE policies."""
+
+    out: Path = Path("out/ope")
+    """Where the logs, the runs, results.csv, summary.json and calibration.png go. What is done is not done again."""
+    tasks: tuple[Literal["point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah"], ...] = (
+        OPE_TASKS
+    )
+    """Embedded tasks, and MuJoCo's, which need the extra: pip install 'corsdice[mujoco]'."""
+    data: tuple[str, ...] = ()
+    """Logs to use instead of those made here, as task=file."""
+    alphas: tuple[float, ...] = (1.0, 2.0, 5.0)
+    """Regularisation of SemiDICE, in the unit of the raw reward, as the paper has it."""
+    seeds: int = 5
+    estimators: tuple[
+        Literal["extraction", "extraction-networks", "extraction-networks-kl", "dualdice", "ihope", "fqe", "naive"], ...
+    ] = ("extraction", "extraction-networks", "dualdice", "ihope", "fqe", "naive")
+    correction: Literal["learner", "ratio"] = "learner"
+    """Where w(a|s) comes from for the estimators that begin with it: SemiDICE itself, as in the paper, or the actor's
+    density over a fitted one of the logs."""
+    steps: int = 10_000
+    """Updates of each policy."""
+    widths: tuple[int, ...] = (64, 64)
+    batch_size: int = 256
+    estimator_steps: int = 20_000
+    """Updates of the estimators that train networks."""
+    estimator_widths: tuple[int, ...] = (64, 64)
+    episodes: int = 1000
+    """Logged episodes of an embedded task; half of them are for the estimates."""
+    collect_steps: int = 1_000_000
+    """Steps of the agent whose snapshots make the logs of a MuJoCo task."""
+    truth_episodes: int = 200
+    """Simulated episodes of each policy."""
+    workers: int = 1
+    """Processes that simulate a MuJoCo task."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
+        _at_least(1, estimator_steps=self.estimator_steps, collect_steps=self.collect_steps)
+        _at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
+        _positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
+        _positive(estimator_widths=tuple(map(float, self.estimator_widths)))
+        if not self.tasks or not self.estimators:
+            raise UserError("--tasks and --estimators must name at least one each")
+        self.files()
+
+    def files(self) -> dict[str, Path]:
+        """The file that --data names for a task."""
+        pairs = [entry.partition("=") for entry in self.data]
+        for task, _, file in pairs:
+            if task not in self.tasks or not file:
+                raise UserError(f"--data takes task=file with one of --tasks, got {task!r}")
+        return {task: Path(file) for task, _, file in pairs}

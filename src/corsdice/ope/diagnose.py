@@ -49,7 +49,9 @@ def _check(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The flow residual, and how unusual for the logs each logged pair and each pair of the policy is."""
     phi, following = features(basis, here), features(basis, then)
-    missed = w @ phi / len(w) - (1 - discount) * features(basis, start).mean(0) - discount * (alive * w) @ following / len(w)
+    missed = (
+        w @ phi / len(w) - (1 - discount) * features(basis, start).mean(0) - discount * (alive * w) @ following / len(w)
+    )
     return jnp.sqrt((missed**2).mean()), (phi**2).mean(-1), (following**2).mean(-1)
 
 

@@ -99,7 +99,10 @@ def ask(evidence: Evidence, policy: Policy, seed: int = 0, policy_correction: ja
 
 
 def ask_function(
-    evidence: Evidence, policy: RawPolicy, observation_shape: tuple[int, ...], policy_correction: jax.Array | None = None
+    evidence: Evidence,
+    policy: RawPolicy,
+    observation_shape: tuple[int, ...],
+    policy_correction: jax.Array | None = None,
 ) -> Question:
     """The actions of any function of observations, in raw units and of the shapes that the logs have."""
     units = evidence.units

@@ -21,7 +21,9 @@ import numpy as np
 
 from corsdice import linear
 from corsdice.algorithms.logs import ROWS_PER_WAVE
+from corsdice.errors import UserError
 from corsdice.extraction import (
+    RIDGE,
     Basis,
     Model,
     correction_coefficients,
@@ -36,7 +38,7 @@ from corsdice.ope.diagnose import diagnose
 from corsdice.ope.estimate import Estimate, Sums, bootstrap
 from corsdice.ope.evidence import Evidence, Question
 
-WAVES = 600
+WAVES = 1000
 BASES = 2
 """Draws of features whose estimates are averaged."""
 CHUNK = 4096
@@ -55,6 +57,7 @@ class _Chunks(NamedTuple):
     here: jax.Array
     then: jax.Array
     alive: jax.Array
+    """What the features of `then` count for: 0 after a termination"""
     values: jax.Array
     """[chunks, CHUNK, 2]"""
     real: jax.Array
@@ -73,16 +76,21 @@ class _Solution(NamedTuple):
 
 
 def estimator(
-    evidence: Evidence, *, waves: int = WAVES, bases: int = BASES, seed: int = 0
+    evidence: Evidence, *, states: bool = False, waves: int = WAVES, bases: int = BASES, seed: int = 0
 ) -> Callable[[Question], Estimate]:
-    """A function that tells what a policy would return and cost; what all policies share is computed once."""
-    pairs = np.asarray(evidence.pairs)
+    """A function that tells what a policy would return and cost; what all policies share is computed once.
+
+    With features of state and action the policy is known by its actions. With `states` it is known by its policy
+    correction w(a|s), and features of the state alone carry w(s): that is π_w, whose actor may be another policy.
+    """
+    inputs = np.asarray(evidence.observations if states else evidence.pairs)
     waves = max(1, min(waves, evidence.rows // ROWS_PER_WAVE))
-    drawn = [fit_basis(pairs, waves, seed + base) for base in range(bases)]
+    drawn = [fit_basis(inputs, waves, seed + base) for base in range(bases)]
     steps = 1 / (1 - evidence.discount)
 
     def estimate(question: Question) -> Estimate:
-        solutions = [_solve(basis, evidence, question) for basis in drawn]
+        chunks, start = (_of_states if states else _of_actions)(evidence, question)
+        solutions = [_solve(basis, evidence, chunks, start) for basis in drawn]
 
         def sums(name: str, length: float) -> Sums:
             return Sums(
@@ -98,6 +106,8 @@ def estimator(
             )
 
         corrections = np.mean([each.corrections for each in solutions], 0)
+        if states:
+            corrections = corrections * np.asarray(question.policy_correction)
         return Estimate(
             discounted=sums("discounted", steps),
             episode=sums("episode", evidence.horizon),
@@ -107,9 +117,8 @@ def estimator(
     return estimate
 
 
-def _solve(basis: Basis, evidence: Evidence, question: Question) -> _Solution:
-    chunks = _chunks(evidence, question)
-    start = features(basis, jnp.concatenate([evidence.initial_observations, question.initial_actions], -1))
+def _solve(basis: Basis, evidence: Evidence, chunks: _Chunks, start_inputs: jax.Array) -> _Solution:
+    start = features(basis, start_inputs)
     weights = chunks.real
     for _ in range(SKETCHES):
         sketch = jax.tree.map(lambda array: array[:SKETCH_CHUNKS], chunks)
@@ -122,9 +131,7 @@ def _solve(basis: Basis, evidence: Evidence, question: Question) -> _Solution:
 
     def by_episode(rows: jax.Array, first: jax.Array) -> np.ndarray:
         per_row = _rows(rows, evidence.rows)
-        return np.stack(
-            [evidence.episode_means(per_row[:, q]) + np.asarray(start @ first[:, q]) for q in range(2)]
-        )
+        return np.stack([evidence.episode_means(per_row[:, q]) + np.asarray(start @ first[:, q]) for q in range(2)])
 
     return _Solution(
         jax.device_get(model.initial @ discounted.first),
@@ -148,7 +155,9 @@ def _fit(basis: Basis, chunks: _Chunks, weights: jax.Array, initial: jax.Array) 
     d = len(initial)
     nothing = (jnp.zeros((d, d)), jnp.zeros((d, d)), jnp.zeros((d, 2)))
     total, _ = jax.lax.scan(add, nothing, (chunks, weights))
-    return fit_model(*(part / chunks.real.sum() for part in total), initial)
+    rows = chunks.real.sum()
+    gram, cross, values = (part / rows for part in total)
+    return fit_model(gram, cross, values, initial, RIDGE * basis.roughness / rows)
 
 
 class _Influence(NamedTuple):
@@ -208,12 +217,27 @@ def _projected(basis: Basis, inputs: jax.Array, coefficients: jax.Array) -> jax.
     return jax.lax.map(lambda rows: project(basis, rows, coefficients), inputs)
 
 
-def _chunks(evidence: Evidence, question: Question) -> _Chunks:
+def _of_actions(evidence: Evidence, question: Question) -> tuple[_Chunks, jax.Array]:
+    """φ of states and actions, and the policy's first pairs."""
     then = jnp.concatenate([evidence.next_observations, question.next_actions], -1)
-    values = jnp.asarray(evidence.values.T)
-    columns = (evidence.pairs, then, evidence.alive, values, jnp.ones(evidence.rows))
-    count = -(-evidence.rows // CHUNK)
-    length = -(-evidence.rows // count)
+    start = jnp.concatenate([evidence.initial_observations, question.initial_actions], -1)
+    return _chunks(evidence.pairs, then, evidence.alive, jnp.asarray(evidence.values.T)), start
+
+
+def _of_states(evidence: Evidence, question: Question) -> tuple[_Chunks, jax.Array]:
+    """φ of states: w(a|s) weighs what comes of the logged action, E_D[w_{t+1} φ(s)] = E_D[w_t w(a|s) φ(s')]."""
+    w = question.policy_correction
+    if w is None:
+        raise UserError("extraction of π_w begins with w(a|s): give a policy correction, or fit one (ope.behaviour)")
+    values = w[:, None] * jnp.asarray(evidence.values.T)
+    chunks = _chunks(evidence.observations, evidence.next_observations, evidence.alive * w, values)
+    return chunks, evidence.initial_observations
+
+
+def _chunks(here: jax.Array, then: jax.Array, alive: jax.Array, values: jax.Array) -> _Chunks:
+    columns = (here, then, alive, values, jnp.ones(len(here)))
+    count = -(-len(here) // CHUNK)
+    length = -(-len(here) // count)
     return _Chunks(*(_spread(column, count, length) for column in columns))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from corsdice.ope.extraction import Estimate
+from corsdice.ope.estimate import Diagnostics, Interval
 
 FEWEST_EPISODES = 10.0
 LARGEST_RESIDUAL = 0.1
 LARGEST_NEGATIVE = 0.2
+LARGEST_OUTSIDE = 0.1
 
 
 class Verdict(NamedTuple):
@@ -20,18 +21,22 @@ class Verdict(NamedTuple):
         return f"{word[self.verdict]}: {self.reason}"
 
 
-def judge(estimate: Estimate, episode_limit: float) -> Verdict:
-    """Meets or violates only where the whole interval lies on one side and the diagnostics let the estimate stand."""
-    value, low, high = estimate.episode_cost
-    if not estimate.effective_sample_size >= FEWEST_EPISODES:  # nor where it is no number
-        return Verdict(
-            "unknown", f"the logs hold the like of only {estimate.effective_sample_size:.1f} episodes of this policy"
-        )
-    if not (estimate.flow_residual <= LARGEST_RESIDUAL and estimate.negative_share <= LARGEST_NEGATIVE):
+def judge(cost: Interval, diagnostics: Diagnostics, limit: float) -> Verdict:
+    """Meets or violates only where the whole interval lies on one side and the diagnostics let the estimate stand.
+
+    `cost` and `limit` are in the same unit.
+    """
+    # Written so that what is no number does not pass.
+    if not diagnostics.outside <= LARGEST_OUTSIDE:
+        return Verdict("unknown", f"{diagnostics.outside:.0%} of what the policy does is unlike anything in the logs")
+    if not diagnostics.effective_sample_size >= FEWEST_EPISODES:
+        few = f"{diagnostics.effective_sample_size:.1f}"
+        return Verdict("unknown", f"the logs hold the like of only {few} episodes of this policy")
+    if not (diagnostics.flow_residual <= LARGEST_RESIDUAL and diagnostics.negative_share <= LARGEST_NEGATIVE):
         return Verdict("unknown", "the policy leaves what the logs cover, so the corrections do not add up")
-    told = f"cost {value:.3g}, 95 % interval {low:.3g} to {high:.3g}, limit {episode_limit:.6g}"
-    if high <= episode_limit:
+    told = f"cost {cost.value:.3g}, 95 % interval {cost.low:.3g} to {cost.high:.3g}, limit {limit:.6g}"
+    if cost.high <= limit:
         return Verdict("meets", told)
-    if low > episode_limit:
+    if cost.low > limit:
         return Verdict("violates", told)
     return Verdict("unknown", f"{told}: the interval holds the limit")

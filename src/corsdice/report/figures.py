@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,3 +47,30 @@ def band(axis: Axes, x: np.ndarray, values: np.ndarray, method: str, whole_range
     low, high = np.quantile(values, [0.05, 0.95], axis=-1) if whole_range else (mean - half, mean + half)
     axis.plot(x, mean, color=color, marker=marker, markersize=5, linewidth=1.4, label=method)
     axis.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+ESTIMATORS = {
+    "extraction": ("#009e73", "D"),
+    "extraction-networks": ("#56b4e9", "d"),
+    "extraction-networks-kl": ("#999999", "d"),
+    "dualdice": ("#0072b2", "o"),
+    "ihope": ("#e69f00", "v"),
+    "fqe": ("#cc79a7", "^"),
+    "naive": ("#d55e00", "s"),
+}
+
+
+def calibration(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Estimates against truth, with the intervals of the closed form; on the diagonal an estimate is right."""
+    truth = [row["truth"] for row in rows]
+    ends = (min(truth), max(truth))
+    axis.plot(ends, ends, color="#000000", linewidth=0.8)
+    for name in dict.fromkeys(row["estimator"] for row in rows):
+        chosen = [row for row in rows if row["estimator"] == name]
+        color, marker = ESTIMATORS[name]
+        x, y = ([row[column] for row in chosen] for column in ("truth", "estimate"))
+        if name == "extraction":
+            bars = [[row["estimate"] - row["low"] for row in chosen], [row["high"] - row["estimate"] for row in chosen]]
+            axis.errorbar(x, y, yerr=np.maximum(bars, 0), fmt="none", color=color, linewidth=0.8)
+        axis.scatter(x, y, color=color, marker=marker, s=14, label=name)
+    axis.set(xlabel="simulated", ylabel="estimated")

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from corsdice.errors import UserError
 from corsdice import linear
+from corsdice.errors import UserError
 from corsdice.tabular.precision import require_float64
 
 DENSE_STATES = 1_000

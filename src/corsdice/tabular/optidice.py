@@ -22,8 +22,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from corsdice.divergences import CHI2, Divergence
 from corsdice import linear
+from corsdice.divergences import CHI2, Divergence
 from corsdice.tabular.logs import LoggedMDP
 from corsdice.tabular.mdp import FiniteMDP
 from corsdice.tabular.precision import require_float64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,65 +10,123 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from corsdice import ope
 from corsdice.algorithms import by_name
-from corsdice.algorithms.logs import Batch, batch_of
+from corsdice.algorithms.logs import Batch
 from corsdice.data.dataset import Dataset
 from corsdice.files import write_json
-from corsdice.losses import corrected_mean
-from corsdice.ope import Estimate, estimator, judge
+from corsdice.ope import behaviour
+from corsdice.ope.estimate import Estimate, Sums
+from corsdice.ope.estimators import WITH_POLICY_CORRECTION, estimator, naive
+from corsdice.ope.networks import Training
 from corsdice.policy import Policy
 from corsdice.training import directory
 from corsdice.training.run import Outcome
 
 BINS = 40
-NAIVE = ("corsdice", "semidice", "naive-semidice")
+SEMIDICE = ("corsdice", "semidice", "naive-semidice")
 """Algorithms whose w is a policy correction, which the naive estimate mistakes for a stationary one."""
 
 
-def assess(
-    run: Path, held_out: Dataset, estimate: Callable[[Policy], Estimate] | None = None, save: bool = True
-) -> list[dict[str, Any]]:
-    """One record for each member of a run; `held_out` are logs that it was not trained on.
+class Assessor:
+    """Estimates on one set of logs; what all policies share is computed once, and runs in the same units share it."""
 
-    Runs on the same logs can share an `estimate`, which `ope.estimator` makes.
-    """
+    def __init__(self, evidence: ope.Evidence, others: Sequence[str] = (), training: Training | None = None) -> None:
+        self.evidence = evidence
+        self._extraction = estimator("extraction", evidence)
+        self._of_correction = estimator("extraction-states", evidence)
+        self._others = {name: estimator(name, evidence, training) for name in others}
+        self._logged: jax.Array | None = None
+        if any(name in WITH_POLICY_CORRECTION for name in others):
+            self._logged = behaviour.fitted_log_density(evidence, evidence.actions, training or Training())
+
+    def extraction(self, policy: Policy) -> Estimate:
+        return self._extraction(ope.ask(self.evidence, policy))
+
+    def learned(self, outcome: Outcome, index: int) -> dict[str, float]:
+        """What the learner's own w(a|s) says of an episode's cost, where it has one.
+
+        `pi_w_cost` is that of π_w = w π_D, by extraction on features of the state: where it is far from the actor's,
+        the actor is another policy. `naive_cost` is E_D[w(a|s) c], what extraction is there to put right.
+        """
+        if outcome.plan.algorithm not in SEMIDICE:
+            return {}
+        question = ope.ask(self.evidence, outcome.policy(index))._replace(
+            policy_correction=own_correction(outcome, index, self.evidence)
+        )
+        of_w, naive_of_w = self._of_correction(question), naive(self.evidence, question)
+        assert of_w.episode is not None
+        limit = outcome.plan.members[index].limit
+        per_step = (1 - limit.discount) * naive_of_w.discounted.cost.value
+        return {"pi_w_cost": of_w.episode.cost.value, "naive_cost": per_step * limit.episode_per_step}
+
+    def others(self, policy: Policy) -> dict[str, Estimate]:
+        """The estimators that were asked for beside extraction, by their names."""
+        w = None
+        if self._logged is not None:
+            w = behaviour.policy_correction(behaviour.policy_log_density(self.evidence, policy), self._logged)
+        question = ope.ask(self.evidence, policy, 0, w)
+        return {name: of(question) for name, of in self._others.items()}
+
+
+def assessor_of(outcome: Outcome, held_out: Dataset, others: Sequence[str] = ()) -> Assessor:
+    plan = outcome.plan
+    return Assessor(ope.evidence_of(held_out, outcome.units, plan.horizon, plan.discount), others)
+
+
+def assess(
+    run: Path,
+    held_out: Dataset,
+    assessor: Assessor | None = None,
+    others: Sequence[str] = (),
+    save: bool = True,
+    progress: Callable[[str], None] = lambda member: None,
+) -> list[dict[str, Any]]:
+    """One record for each member of a run; `held_out` are logs that it was not trained on."""
     outcome = directory.load_outcome(run, held_out)
-    estimate = estimate or estimator(held_out, outcome.units, outcome.plan.horizon)
+    assessor = assessor or assessor_of(outcome, held_out, others)
     results = []
     for index, member in enumerate(outcome.plan.members):
-        found = estimate(outcome.policy(index))
-        verdict = judge(found, member.limit.episode)
-        counts, edges = np.histogram(found.corrections, BINS)
+        policy = outcome.policy(index)
+        found = assessor.extraction(policy)
+        assert found.episode is not None
+        assert found.diagnostics is not None
+        verdict = ope.judge(found.episode.cost, found.diagnostics, member.limit.episode)
+        weights = found.diagnostics._asdict()
+        counts, edges = np.histogram(weights.pop("corrections"), BINS)
         results.append(
             {
                 "member": member.name,
                 "cost_limit": member.limit.episode,
                 "unit": f"undiscounted sum over an episode of {outcome.plan.horizon} steps",
-                "return": found.episode_return._asdict(),
-                "cost": found.episode_cost._asdict(),
-                "naive_cost": naive_cost(outcome, index, held_out),
-                "effective_sample_size": found.effective_share,
-                "mean_correction": found.mean_correction,
-                "flow_residual": found.flow_residual,
+                **_record(found.episode),
+                "discounted": _record(found.discounted) | {"cost_limit": member.limit.discounted},
+                "other_estimators": {
+                    name: _record(other.discounted) for name, other in assessor.others(policy).items()
+                },
+                **assessor.learned(outcome, index),
+                **weights,
                 "verdict": verdict.verdict,
                 "reason": verdict.reason,
                 "words": str(verdict),
                 "weights": {"edges": edges.tolist(), "counts": counts.tolist()},
             }
         )
+        progress(member.name)
     if save:
         write_json(run / directory.ESTIMATES, {"results": results})
     return results
 
 
-def naive_cost(outcome: Outcome, index: int, dataset: Dataset) -> float | None:
-    """E_D[w(a|s) c] as if it were the cost of an episode: what extraction is there to put right."""
-    if outcome.plan.algorithm not in NAIVE:
-        return None
+def _record(sums: Sums) -> dict[str, Any]:
+    return {"return": sums.returned._asdict(), "cost": sums.cost._asdict()}
+
+
+def own_correction(outcome: Outcome, index: int, evidence: ope.Evidence) -> jax.Array:
+    """w(a|s) [rows] as the learner has it, made to have mean 1."""
     module = by_name(outcome.plan.algorithm).module
-    batch = Batch(*map(jnp.asarray, batch_of(dataset, outcome.units)))
-    hypers, logs, state = jax.tree.map(lambda leaf: leaf[index], (outcome.hypers, None, outcome.states))
-    w = module.corrections(outcome.plan.config, hypers, logs, state, batch)
-    member = outcome.plan.members[index]
-    per_step = corrected_mean(w, jnp.asarray(dataset.costs), batch.terminals, outcome.plan.discount)
-    return float(per_step * member.limit.episode_per_step)
+    hypers, state = jax.tree.map(lambda leaf: leaf[index], (outcome.hypers, outcome.states))
+    unused = jnp.zeros(evidence.rows)
+    rows = Batch(evidence.observations, evidence.actions, unused, unused, evidence.next_observations, unused)
+    w = module.corrections(outcome.plan.config, hypers, None, state, rows)
+    return w / w.mean()

@@ -1,0 +1,73 @@
+"""w(a|s) = π(a|s) / π_D(a|s) of any policy, with densities fitted where none is known.
+
+Only estimators that begin with a policy correction need it; logs seldom hold the probabilities of their actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from corsdice.networks import Actor, log_likelihood
+from corsdice.ope.evidence import Evidence
+from corsdice.ope.networks import Params, Rows, Starts, Training, fit
+from corsdice.policy import Policy
+
+COMPONENTS = 5
+LARGEST = 100.0
+"""A ratio beyond it says that the densities are wrong rather than how likely an action is."""
+
+
+@dataclass(frozen=True)
+class Density:
+    """A mixture of clipped Gaussians, by maximum likelihood."""
+
+    actions: int
+    momentum: float = 0.9
+    following: float = 1.0
+
+    @property
+    def rates(self) -> dict[str, float]:
+        return {"actor": 1e-3}
+
+    def _actor(self, widths: tuple[int, ...]) -> Actor:
+        return Actor(self.actions, widths, COMPONENTS, squash=False)
+
+    def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
+        return {"actor": self._actor(widths).init(key, rows.observations[:1])}
+
+    def loss(
+        self, params: Params, held: Params, rows: Rows, starts: Starts, widths: tuple[int, ...], discount: float
+    ) -> jax.Array:
+        return -self.log_density(params, rows.observations, rows.actions, widths).mean()
+
+    def log_density(
+        self, params: Params, observations: jax.Array, actions: jax.Array, widths: tuple[int, ...]
+    ) -> jax.Array:
+        mixture = self._actor(widths).apply(params["actor"], observations)
+        return log_likelihood(mixture, actions, squash=False)
+
+
+def fitted_log_density(evidence: Evidence, actions: jax.Array, training: Training, seed: int = 0) -> jax.Array:
+    """log density [n] of the logged actions, under a mixture fitted to `actions` [n, A] in the logged states."""
+    method = Density(actions.shape[1])
+    unused = jnp.zeros(evidence.rows)
+    rows = Rows(evidence.observations, actions, evidence.observations, actions, unused, unused, unused)
+    starts = Starts(evidence.observations[:1], actions[:1])
+    params = fit(method, training, rows, starts, evidence.discount, jax.random.key(seed))
+    return method.log_density(params, evidence.observations, evidence.actions, training.widths)
+
+
+def policy_log_density(evidence: Evidence, policy: Policy) -> jax.Array:
+    """log π(a|s) [n] of the logged actions under a trained policy, whose units are those of the evidence."""
+    mixture = policy.actor.apply(policy.params.actor, evidence.observations)
+    return log_likelihood(mixture, evidence.actions, squash=policy.actor.squash)
+
+
+def policy_correction(policy: jax.Array, behaviour: jax.Array) -> jax.Array:
+    """w(a|s) [n] from two log densities, made to have mean 1 as every policy correction has."""
+    ratio = np.exp(np.clip(np.asarray(policy - behaviour, np.float64), None, np.log(LARGEST)))
+    return jnp.asarray(ratio / max(ratio.mean(), 1e-12), jnp.float32)

@@ -1,0 +1,71 @@
+"""Every estimator by its name, all with one interface: logs in, a function from a policy to an estimate out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from corsdice.errors import UserError
+from corsdice.ope import extraction, fqe
+from corsdice.ope.dice import IHOPE, DualDICE, Extraction
+from corsdice.ope.estimate import Estimate
+from corsdice.ope.evidence import Evidence, Question
+from corsdice.ope.networks import Training, fit, rows_of
+from corsdice.ope.weighted import weighted_estimate
+
+Estimator = Callable[[Question], Estimate]
+DICE: dict[str, Any] = {
+    "extraction-networks": Extraction(),
+    "extraction-networks-kl": Extraction("kl"),
+    "dualdice": DualDICE(),
+    "ihope": IHOPE(),
+}
+NAMES = ("extraction", "extraction-states", *DICE, "fqe", "naive")
+WITH_POLICY_CORRECTION = ("extraction-states", "extraction-networks", "extraction-networks-kl", "ihope", "naive")
+ROWS_AT_ONCE = 4096
+
+
+def estimator(name: str, evidence: Evidence, training: Training | None = None, seed: int = 0) -> Estimator:
+    """What all policies share is computed once, here."""
+    training = training or Training()
+    key = jax.random.key(seed)
+    if name == "extraction":
+        return extraction.estimator(evidence, seed=seed)
+    if name == "extraction-states":
+        return extraction.estimator(evidence, states=True, seed=seed)
+    if name == "naive":
+        return lambda question: naive(evidence, question)
+    if name == "fqe":
+        method = fqe.method_for(evidence)
+
+        def by_value(question: Question) -> Estimate:
+            rows, starts = rows_of(evidence, question, corrected=False)
+            params = fit(method, training, rows, starts, evidence.discount, key)
+            return fqe.estimate_of(
+                evidence, np.asarray(method.values(params, starts, training.widths, evidence.discount))
+            )
+
+        return by_value
+    if name not in DICE:
+        raise UserError(f"unknown estimator {name!r}: choose one of {', '.join(NAMES)}")
+    dice = DICE[name]
+
+    def by_correction(question: Question) -> Estimate:
+        rows, starts = rows_of(evidence, question, corrected=dice.corrected)
+        params = fit(dice, training, rows, starts, evidence.discount, key)
+        parts = [
+            dice.weights(params, jax.tree.map(lambda column: column[i : i + ROWS_AT_ONCE], rows), training.widths)
+            for i in range(0, evidence.rows, ROWS_AT_ONCE)
+        ]
+        return weighted_estimate(evidence, question, np.concatenate(parts))
+
+    return by_correction
+
+
+def naive(evidence: Evidence, question: Question) -> Estimate:
+    """E_D[w(a|s) x]: the policy correction taken for the stationary one, which it is not."""
+    rows, _ = rows_of(evidence, question, corrected=True)
+    return weighted_estimate(evidence, question, np.asarray(rows.policy_correction))
