@@ -31,13 +31,13 @@ def test_facade_ships_the_policy_that_the_estimates_choose(tmp_path):
     learner = corsdice.CORSDICE(steps=20, widths=(8, 8), waves=32).fit(dataset, limits, seeds=2)
     judged = list(zip(learner.estimates, learner.verdicts, learner.plan.members, strict=True))
     assert len(learner.policies) == len(judged) == 4
-    met = [found.episode_return.value for found, verdict, _ in judged if verdict.verdict == "meets"]
-    excess = [found.episode_cost.high - member.limit.episode for found, _, member in judged]
+    met = [found.episode.returned.value for found, verdict, _ in judged if verdict.verdict == "meets"]
+    excess = [found.episode.cost.high - member.limit.episode for found, _, member in judged]
     if met:
-        assert learner.estimates[learner.best].episode_return.value == max(met)
+        assert learner.estimates[learner.best].episode.returned.value == max(met)
     else:
         assert excess[learner.best] == min(excess)
-    observations = np.zeros((3, 4), np.float32)
+    observations = np.zeros((3, 3), np.float32)
     again = corsdice.load(learner.save(tmp_path / "policy"))
     np.testing.assert_array_equal(again.predict(observations), learner.predict(observations))
 

@@ -18,7 +18,12 @@ ESTIMATE_FIELDS = {
     "return",
     "cost",
     "naive_cost",
+    "pi_w_cost",
+    "discounted",
+    "other_estimators",
     "effective_sample_size",
+    "effective_share",
+    "outside",
     "mean_correction",
     "flow_residual",
     "verdict",
@@ -107,10 +112,12 @@ def test_ope_tells_each_policy_with_an_interval_and_a_verdict(run, capsys):
         assert result["reason"]
         for quantity in ("return", "cost"):
             assert result[quantity]["low"] <= result[quantity]["value"] <= result[quantity]["high"]
-        assert 0 < result["effective_sample_size"] <= 1
+        assert 0 < result["effective_share"] <= 1
         held_out_rows = 4 * envs.TASKS["point-run"].horizon
         assert sum(result["weights"]["counts"]) == held_out_rows
-        assert np.isfinite(result["naive_cost"])
+        assert np.isfinite([result["naive_cost"], result["pi_w_cost"]]).all()
+        for unit in (result, result["discounted"]):
+            assert unit["cost_limit"] > 0
     assert results == json.loads((run / "ope.json").read_text())["results"]
 
 
@@ -258,3 +265,30 @@ def test_an_environment_that_does_not_fit_is_one_line_and_code_2(env, says, run,
 def test_evaluate_says_what_it_needs(option, least, run, capsys):
     said = refusal(capsys, "evaluate", run, "--env", "point-run", option, least - 1)
     assert f"{option} must be at least {least}, got {least - 1}" in said
+
+
+def test_ope_takes_a_saved_policy_or_a_function_with_second_opinions(run, tmp_path, capsys, monkeypatch):
+    other = tmp_path / "other.npz"
+    data.write(envs.collect(envs.TASKS["point-run"], 1, 6), other)
+    saved = sorted((run / "policies").glob("*.json"))[0]
+    (result,) = parsed(capsys, "ope", saved, "--data", other, "--cost-limit", 30)
+    assert result["cost_limit"] == pytest.approx(30)
+    (tmp_path / "drivers.py").write_text("import numpy\ndef idle(rows): return numpy.zeros((len(rows), 2))\n")
+    monkeypatch.chdir(tmp_path)
+    (idle,) = parsed(capsys, "ope", "drivers:idle", "--data", other, "--cost-limit", 30)
+    assert idle["return"]["value"] < result["return"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nowhere:policy", "--data", "{logs}", "--cost-limit", "3"), "cannot import nowhere:policy"),
+        (("{policy}", "--cost-limit", "3"), "--data is needed"),
+        (("json:dumps", "--data", "{logs}"), "--cost-limit is needed"),
+        (("no-such-policy", "--data", "{logs}"), "cannot read no-such-policy.json"),
+    ],
+)
+def test_ope_says_what_it_needs(arguments, says, run, log_file, capsys):
+    places = {"logs": log_file, "policy": sorted((run / "policies").glob("*.json"))[0]}
+    assert main(["ope", *(argument.format(**places) for argument in arguments)]) == 2
+    assert says in capsys.readouterr().err

@@ -18,8 +18,9 @@ import numpy as np
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
 from corsdice.errors import UserError
-from corsdice.ope import Estimate, Verdict, estimator, judge
+from corsdice.ope import EpisodeEstimate, Verdict, judge
 from corsdice.policy import Policy
+from corsdice.training.assess import assessor_of
 from corsdice.training.run import DEFAULT_ALPHA, Plan, Trainer, plan_of
 
 
@@ -28,7 +29,7 @@ class Learner:
 
     plan: Plan
     policies: list[Policy]
-    estimates: list[Estimate]
+    estimates: list[EpisodeEstimate]
     verdicts: list[Verdict]
 
     def __init__(self, algorithm: str, alpha: float = DEFAULT_ALPHA, preset: str = "default", **options: Any) -> None:
@@ -54,10 +55,11 @@ class Learner:
             trainer.advance()
         members = range(len(self.plan.members))
         self.policies = [trainer.outcome.policy(index) for index in members]
-        estimate = estimator(trainer.held, trainer.units, self.plan.horizon)
-        self.estimates = [estimate(policy) for policy in self.policies]
+        assessor = assessor_of(trainer.outcome, trainer.held)
+        self.estimates = [assessor.extraction(assessor.ask(policy)) for policy in self.policies]
         self.verdicts = [
-            judge(found, member.limit.episode) for found, member in zip(self.estimates, self.plan.members, strict=True)
+            judge(found.episode.cost, found.diagnostics, member.limit.episode)
+            for found, member in zip(self.estimates, self.plan.members, strict=True)
         ]
         return self
 
@@ -68,12 +70,12 @@ class Learner:
         Where none is known to, the one whose cost is furthest below its limit, or least above it.
         """
         excess = [
-            found.episode_cost.high - member.limit.episode
+            found.episode.cost.high - member.limit.episode
             for found, member in zip(self.estimates, self.plan.members, strict=True)
         ]
         safe = [index for index, verdict in enumerate(self.verdicts) if verdict.verdict == "meets"]
         if safe:
-            return max(safe, key=lambda index: self.estimates[index].episode_return.value)
+            return max(safe, key=lambda index: self.estimates[index].episode.returned.value)
         return int(np.argmin(excess))
 
     @property

@@ -36,8 +36,8 @@ begins. For inputs whose columns have deviation 1; divided by √(columns / 6)."
 RELATIVE_TOLERANCE = 1e-5
 """Directions of features that carry less than this share of the largest variance are left out."""
 RIDGE = 1.0
-"""Of the regressions: n rows outweigh it in a direction whose variance is more than RIDGE / n of the largest. Directions
-of small variance are rough functions, and what a few rows say of those is noise."""
+"""Of the regressions: n rows outweigh it in a direction whose variance is more than RIDGE / n of the largest. Small
+variance means a rough function, and what a few rows say of that is noise."""
 WHITENING_ROWS = 20_000
 """Enough to tell the directions apart; the flow itself is taken on all rows."""
 FLOOR, CAP = 0.2, 30.0

@@ -62,8 +62,10 @@ def member(seed, limit, verdict, with_truth):
     estimate = {
         "return": {"value": 130.1 + seed, "low": 125.0, "high": 136.0},
         "cost": {"value": 18.0, "low": 15.0, "high": 19.5},
+        "pi_w_cost": None if seed else 19.0,
         "naive_cost": None if seed else 12.0,
-        "effective_sample_size": 0.21,
+        "effective_share": 0.21,
+        "outside": 0.01,
         "mean_correction": 1.01,
         "flow_residual": 0.02,
         "verdict": verdict,

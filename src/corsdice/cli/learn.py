@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from corsdice import data
-from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
+from corsdice.cli.learn_configs import EvaluateConfig, ReportConfig, TrainConfig
+from corsdice.cli.ope import show_estimates
 from corsdice.data import Columns, Dataset
 from corsdice.errors import UserError
 from corsdice.files import write_json
 from corsdice.report import terminal
 from corsdice.report.run import run_report
 from corsdice.training import assess, directory
-from corsdice.training.run import fingerprint, plan_of, split
+from corsdice.training.run import plan_of, split
 
 OPTIONS = (
     "steps",
@@ -36,12 +37,10 @@ OPTIONS = (
 SETTINGS = ("discount", "learning_rate")
 
 
-def run(config: TrainConfig | OpeConfig | EvaluateConfig | ReportConfig) -> None:
+def run(config: TrainConfig | EvaluateConfig | ReportConfig) -> None:
     match config:
         case TrainConfig():
             train(config)
-        case OpeConfig():
-            ope(config)
         case EvaluateConfig():
             evaluate(config)
         case ReportConfig():
@@ -79,24 +78,8 @@ def train(config: TrainConfig) -> None:
         print(f"{plan.members[index]} {reason}; it keeps the policy it had before")
     print("estimating from the held-out episodes what each policy returns and costs")
     with _resumable(config.out):
-        _show_estimates(assess.assess(config.out, split(dataset, plan.holdout)[1]))
+        show_estimates(assess.assess(config.out, split(dataset, plan.holdout)[1]))
         report(config.out, config.out / directory.REPORT)
-
-
-def ope(config: OpeConfig) -> None:
-    content = directory.description(config.run)
-    if config.data is not None:
-        results = assess.assess(config.run, _read(config.data), save=False)
-    else:
-        source = content["data"]["source"]
-        dataset = _read(source)
-        if fingerprint(dataset) != content["data"]["sha256"]:
-            raise UserError(f"{source} has changed since the run: give the logs to estimate from with --data")
-        results = assess.assess(config.run, split(dataset, content["holdout"])[1])
-    if config.json:
-        print(json.dumps(results, indent=2))
-    else:
-        _show_estimates(results)
 
 
 def evaluate(config: EvaluateConfig) -> None:
@@ -158,39 +141,3 @@ def _resumable(out: Path) -> Iterator[None]:
         if not (out / directory.CHECKPOINT).exists():
             raise
         raise directory.Stopped(f"stopped; what was learned is in {out}: run the same command again to go on") from None
-
-
-def _show_estimates(results: list[dict[str, Any]]) -> None:
-    def interval(values: dict[str, float]) -> str:
-        return f"{values['value']:.1f} ± {(values['high'] - values['low']) / 2:.1f}"
-
-    words = {"meets": "meets", "violates": "VIOLATES", "unknown": "unknown"}
-    terminal.print_table(
-        "Estimated from held-out logs: sums over an episode, ± half a 95 % interval",
-        ("policy", "return", "cost", "naive", "limit"),
-        [
-            (
-                result["member"],
-                interval(result["return"]),
-                interval(result["cost"]),
-                "-" if result["naive_cost"] is None else f"{result['naive_cost']:.1f}",
-                words[result["verdict"]],
-            )
-            for result in results
-        ],
-    )
-    terminal.print_table(
-        "Diagnostics",
-        ("policy", "mean weight", "effective share", "flow residual"),
-        [
-            (
-                result["member"],
-                f"{result['mean_correction']:.3f}",
-                f"{result['effective_sample_size']:.0%}",
-                f"{result['flow_residual']:.3f}",
-            )
-            for result in results
-        ],
-    )
-    for result in results:
-        print(f"{result['member']} {result['words']}")

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from corsdice.data import Columns
+from corsdice.experiments.configs import EstimatorName
 
 AlgorithmName = Literal["corsdice", "semidice", "naive-semidice", "optidice", "coptidice", "bc-all", "bc-safe"]
 
@@ -73,12 +74,20 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class OpeConfig:
-    """Estimate from logs what the policies of a run return and cost, with intervals and a verdict."""
+    """Estimate from logs what policies return and cost, with intervals and a verdict."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Directory of the run."""
+    policy: Annotated[str, tyro.conf.Positional]
+    """Directory of a run, a saved policy, or module:function from observations [n, ...] to actions [n, ...]."""
     data: str | None = None
-    """Other logs than those the run held out; all of them are used."""
+    """Other logs than those a run held out; all of them are used, so no policy may have been trained on them."""
+    estimators: tuple[EstimatorName, ...] = ("extraction",)
+    """Second opinions beside extraction, each of which trains networks for a minute or more."""
+    cost_limit: float | None = None
+    """What an episode may cost, undiscounted, for a policy that does not know it."""
+    horizon: int | None = None
+    """Steps an episode may last, for a saved policy or a function; needed where the data do not tell."""
+    discount: float = 0.99
+    """For a saved policy or a function; a run has its own."""
     json: bool = False
     """Print the estimates as JSON."""
 

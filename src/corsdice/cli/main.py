@@ -21,6 +21,7 @@ from corsdice.errors import UserError
 from corsdice.experiments.configs import (
     BenchTabularConfig,
     BenchTrainingConfig,
+    CalibrationConfig,
     ConstrainedMDPConfig,
     DemoConfig,
     FourRoomsConfig,
@@ -34,13 +35,14 @@ RUNNERS = {
     DataMakeConfig: "corsdice.cli.data",
     DataCollectConfig: "corsdice.cli.data",
     TrainConfig: "corsdice.cli.learn",
-    OpeConfig: "corsdice.cli.learn",
+    OpeConfig: "corsdice.cli.ope",
     EvaluateConfig: "corsdice.cli.learn",
     ReportConfig: "corsdice.cli.learn",
     RandomMDPConfig: "corsdice.experiments.random_mdp",
     FourRoomsConfig: "corsdice.experiments.four_rooms",
     ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
     OpeTableConfig: "corsdice.experiments.ope",
+    CalibrationConfig: "corsdice.experiments.calibration",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
     DemoConfig: "corsdice.experiments.demo",
@@ -57,6 +59,7 @@ class Reproduce:
         | Annotated[FourRoomsConfig, tyro.conf.subcommand("four-rooms")]
         | Annotated[ConstrainedMDPConfig, tyro.conf.subcommand("constrained-mdp")]
         | Annotated[OpeTableConfig, tyro.conf.subcommand("ope")]
+        | Annotated[CalibrationConfig, tyro.conf.subcommand("calibration")]
     )
 
 

@@ -200,7 +200,17 @@ class BenchTrainingConfig:
         _at_least(1, updates=self.updates)
 
 
-OPE_TASKS = ("point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah")
+OpeTask = Literal["point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah"]
+EstimatorName = Literal[
+    "extraction",
+    "extraction-states",
+    "extraction-networks",
+    "extraction-networks-kl",
+    "dualdice",
+    "ihope",
+    "fqe",
+    "naive",
+]
 
 
 @dataclass(frozen=True)
@@ -209,18 +219,21 @@ class OpeTableConfig:
 
     out: Path = Path("out/ope")
     """Where the logs, the runs, results.csv, summary.json and calibration.png go. What is done is not done again."""
-    tasks: tuple[Literal["point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah"], ...] = (
-        OPE_TASKS
-    )
+    tasks: tuple[OpeTask, ...] = ("point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah")
     """Embedded tasks, and MuJoCo's, which need the extra: pip install 'corsdice[mujoco]'."""
     data: tuple[str, ...] = ()
     """Logs to use instead of those made here, as task=file."""
     alphas: tuple[float, ...] = (1.0, 2.0, 5.0)
     """Regularisation of SemiDICE, in the unit of the raw reward, as the paper has it."""
     seeds: int = 5
-    estimators: tuple[
-        Literal["extraction", "extraction-networks", "extraction-networks-kl", "dualdice", "ihope", "fqe", "naive"], ...
-    ] = ("extraction", "extraction-networks", "dualdice", "ihope", "fqe", "naive")
+    estimators: tuple[EstimatorName, ...] = (
+        "extraction",
+        "extraction-networks",
+        "dualdice",
+        "ihope",
+        "fqe",
+        "naive",
+    )
     correction: Literal["learner", "ratio"] = "learner"
     """Where w(a|s) comes from for the estimators that begin with it: SemiDICE itself, as in the paper, or the actor's
     density over a fitted one of the logs."""
@@ -228,7 +241,7 @@ class OpeTableConfig:
     """Updates of each policy."""
     widths: tuple[int, ...] = (64, 64)
     batch_size: int = 256
-    estimator_steps: int = 20_000
+    estimator_steps: int = 10_000
     """Updates of the estimators that train networks."""
     estimator_widths: tuple[int, ...] = (64, 64)
     episodes: int = 1000
@@ -257,3 +270,28 @@ class OpeTableConfig:
             if task not in self.tasks or not file:
                 raise UserError(f"--data takes task=file with one of --tasks, got {task!r}")
         return {task: Path(file) for task, _, file in pairs}
+
+
+@dataclass(frozen=True)
+class CalibrationConfig:
+    """Estimated against true cost of an episode, over many policies of CORSDICE, with the coverage of the intervals."""
+
+    out: Path = Path("out/calibration")
+    """Where the logs, the run, results.csv, summary.json and calibration.png go."""
+    task: Literal["point-circle", "point-run", "point-ridge"] = "point-circle"
+    limits: tuple[float, ...] = (10.0, 20.0, 40.0)
+    """Undiscounted cost an episode may have."""
+    alphas: tuple[float, ...] = (0.1, 0.3, 1.0)
+    seeds: int = 5
+    episodes: int = 2000
+    """Logged episodes; half of them are for the estimates."""
+    data_seed: int = 0
+    steps: int = 8000
+    widths: tuple[int, ...] = (64, 64)
+    batch_size: int = 128
+    truth_episodes: int = 2000
+
+    def __post_init__(self) -> None:
+        _at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size)
+        _at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
+        _positive(limits=self.limits, alphas=self.alphas, widths=tuple(map(float, self.widths)))

@@ -14,7 +14,7 @@ from corsdice import data, envs
 from corsdice.envs.simulate import simulate
 from corsdice.experiments.configs import DemoConfig
 from corsdice.files import output_directory, provenance, write_json
-from corsdice.ope import estimator
+from corsdice.ope import evidence_of
 from corsdice.report import html, terminal
 from corsdice.report.run import run_report
 from corsdice.training import assess, directory
@@ -50,13 +50,14 @@ def run(config: DemoConfig) -> None:
     first = plans["corsdice"]
     print(f"cost limit: {first.members[0].limit}")
     train, held_out = split(dataset, first.holdout)
-    estimate = estimator(held_out, units_for(train, first), first.horizon)
+    evidence = evidence_of(held_out, units_for(train, first), first.horizon, first.discount)
+    assessor = assess.Assessor(evidence)
     rows: list[dict[str, Any]] = []
     with terminal.progress(len(METHODS), "methods") as advance:
         for method, plan in plans.items():
             where = out / method
             directory.train(where, plan, dataset, str(logs))
-            rows += results(where, plan.algorithm, assess.assess(where, held_out, estimate), config)
+            rows += results(where, plan.algorithm, assess.assess(where, held_out, assessor), config)
             advance(method)
     html.write(run_report(out / "corsdice"), out / "corsdice" / directory.REPORT)
     show(rows, config)

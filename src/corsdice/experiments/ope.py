@@ -22,7 +22,7 @@ from corsdice.errors import UserError
 from corsdice.experiments.configs import OpeTableConfig
 from corsdice.files import output_directory, provenance, write_csv, write_json
 from corsdice.ope import behaviour
-from corsdice.ope.estimate import QUANTITIES, Estimate
+from corsdice.ope.estimate import QUANTITIES, EpisodeEstimate, Estimate
 from corsdice.ope.estimators import estimator
 from corsdice.ope.networks import Training
 from corsdice.report import figures, terminal
@@ -96,7 +96,7 @@ def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> It
     training = Training(config.estimator_steps, config.batch_size, config.estimator_widths)
     logged = None
     if config.correction == "ratio":
-        logged = behaviour.fitted_log_density(evidence, evidence.actions, training)
+        logged = behaviour.behaviour_log_density(evidence, training)
     estimators = {name: estimator(name, evidence, training) for name in config.estimators}
     results = output_directory(out / "cells" / task)
     for index, member in enumerate(plan.members):
@@ -121,7 +121,7 @@ def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> It
         yield [row for row in json.loads(path.read_text()) if row["estimator"] in config.estimators]
 
 
-def records(key: dict[str, Any], estimate: Estimate, truth: dict[str, float]) -> list[dict[str, Any]]:
+def records(key: dict[str, Any], estimate: Estimate | EpisodeEstimate, truth: dict[str, float]) -> list[dict[str, Any]]:
     return [
         key
         | {

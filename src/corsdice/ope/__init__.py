@@ -1,11 +1,12 @@
 """Off-policy evaluation: what a policy that has never been run would earn and cost, and how sure that is."""
 
-from corsdice.ope.estimate import Diagnostics, Estimate, Interval, Sums
+from corsdice.ope.estimate import Diagnostics, EpisodeEstimate, Estimate, Interval, Sums
 from corsdice.ope.evidence import Evidence, Question, ask, ask_function, evidence_of
 from corsdice.ope.verdict import Verdict, judge
 
 __all__ = [
     "Diagnostics",
+    "EpisodeEstimate",
     "Estimate",
     "Evidence",
     "Interval",

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from corsdice.networks import Actor, log_likelihood
-from corsdice.ope.evidence import Evidence
+from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Params, Rows, Starts, Training, fit
 from corsdice.policy import Policy
 
@@ -51,12 +51,23 @@ class Density:
         return log_likelihood(mixture, actions, squash=False)
 
 
-def fitted_log_density(evidence: Evidence, actions: jax.Array, training: Training, seed: int = 0) -> jax.Array:
-    """log density [n] of the logged actions, under a mixture fitted to `actions` [n, A] in the logged states."""
+def behaviour_log_density(evidence: Evidence, training: Training, seed: int = 0) -> jax.Array:
+    """log π_D(a|s) [n] of the logged actions, under a mixture fitted to them."""
+    return _fitted(evidence, evidence.observations, evidence.actions, training, seed)
+
+
+def function_log_density(evidence: Evidence, question: Question, training: Training, seed: int = 0) -> jax.Array:
+    """log π(a|s) [n] of the logged actions, under a mixture fitted to what a policy of unknown density does."""
+    return _fitted(evidence, evidence.next_observations, question.next_actions, training, seed)
+
+
+def _fitted(
+    evidence: Evidence, observations: jax.Array, actions: jax.Array, training: Training, seed: int
+) -> jax.Array:
     method = Density(actions.shape[1])
     unused = jnp.zeros(evidence.rows)
-    rows = Rows(evidence.observations, actions, evidence.observations, actions, unused, unused, unused)
-    starts = Starts(evidence.observations[:1], actions[:1])
+    rows = Rows(observations, actions, observations, actions, unused, unused, unused)
+    starts = Starts(observations[:1], actions[:1])
     params = fit(method, training, rows, starts, evidence.discount, jax.random.key(seed))
     return method.log_density(params, evidence.observations, evidence.actions, training.widths)
 

@@ -66,5 +66,5 @@ def _outside(logged: np.ndarray, taken: np.ndarray, weights: np.ndarray) -> floa
         return 1.0
     order = np.argsort(logged)
     mass = np.cumsum(weights[order]) / weights.sum()
-    bound = logged[order][min(np.searchsorted(mass, 1 - OUTSIDE), len(order) - 1)]
+    bound = logged[order][min(int(np.searchsorted(mass, 1 - OUTSIDE)), len(order) - 1)]
     return float(weights[taken > bound].sum() / weights.sum())

@@ -48,10 +48,18 @@ class Diagnostics(NamedTuple):
 class Estimate(NamedTuple):
     discounted: Sums
     """Σ_t γ^t x_t of the process that no time limit cuts off."""
-    episode: Sums | None
-    """Σ_t x_t up to the time limit; only estimators that know of time have it."""
     diagnostics: Diagnostics | None
     """None for estimators without corrections."""
+
+
+class EpisodeEstimate(NamedTuple):
+    """Of an estimator that knows of time, so of the unit in which people state limits."""
+
+    discounted: Sums
+    """Σ_t γ^t x_t of the process that no time limit cuts off."""
+    episode: Sums
+    """Σ_t x_t up to the time limit."""
+    diagnostics: Diagnostics
 
 
 def bootstrap(

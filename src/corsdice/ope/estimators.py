@@ -11,12 +11,12 @@ import numpy as np
 from corsdice.errors import UserError
 from corsdice.ope import extraction, fqe
 from corsdice.ope.dice import IHOPE, DualDICE, Extraction
-from corsdice.ope.estimate import Estimate
+from corsdice.ope.estimate import EpisodeEstimate, Estimate
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Training, fit, rows_of
 from corsdice.ope.weighted import weighted_estimate
 
-Estimator = Callable[[Question], Estimate]
+Estimator = Callable[[Question], Estimate | EpisodeEstimate]
 DICE: dict[str, Any] = {
     "extraction-networks": Extraction(),
     "extraction-networks-kl": Extraction("kl"),
@@ -25,7 +25,6 @@ DICE: dict[str, Any] = {
 }
 NAMES = ("extraction", "extraction-states", *DICE, "fqe", "naive")
 WITH_POLICY_CORRECTION = ("extraction-states", "extraction-networks", "extraction-networks-kl", "ihope", "naive")
-ROWS_AT_ONCE = 4096
 
 
 def estimator(name: str, evidence: Evidence, training: Training | None = None, seed: int = 0) -> Estimator:
@@ -56,11 +55,8 @@ def estimator(name: str, evidence: Evidence, training: Training | None = None, s
     def by_correction(question: Question) -> Estimate:
         rows, starts = rows_of(evidence, question, corrected=dice.corrected)
         params = fit(dice, training, rows, starts, evidence.discount, key)
-        parts = [
-            dice.weights(params, jax.tree.map(lambda column: column[i : i + ROWS_AT_ONCE], rows), training.widths)
-            for i in range(0, evidence.rows, ROWS_AT_ONCE)
-        ]
-        return weighted_estimate(evidence, question, np.concatenate(parts))
+        w = dice.weights(params, rows, training.widths)
+        return weighted_estimate(evidence, question, np.asarray(w))
 
     return by_correction
 

@@ -91,10 +91,11 @@ def evidence_of(dataset: Dataset, units: Units, horizon: int, discount: float, m
 
 def ask(evidence: Evidence, policy: Policy, seed: int = 0, policy_correction: jax.Array | None = None) -> Question:
     """A trained policy's actions."""
-    keys = jax.random.split(jax.random.key(seed))
-    states = (evidence.next_observations, evidence.initial_observations)
+    next_key, initial_key = jax.random.split(jax.random.key(seed))
     return Question(
-        *(actions_of(evidence, policy, state, key) for key, state in zip(keys, states, strict=True)), policy_correction
+        actions_of(evidence, policy, evidence.next_observations, next_key),
+        actions_of(evidence, policy, evidence.initial_observations, initial_key),
+        policy_correction,
     )
 
 

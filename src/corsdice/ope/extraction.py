@@ -35,7 +35,7 @@ from corsdice.extraction import (
     relevance,
 )
 from corsdice.ope.diagnose import diagnose
-from corsdice.ope.estimate import Estimate, Sums, bootstrap
+from corsdice.ope.estimate import EpisodeEstimate, Sums, bootstrap
 from corsdice.ope.evidence import Evidence, Question
 
 WAVES = 1000
@@ -77,7 +77,7 @@ class _Solution(NamedTuple):
 
 def estimator(
     evidence: Evidence, *, states: bool = False, waves: int = WAVES, bases: int = BASES, seed: int = 0
-) -> Callable[[Question], Estimate]:
+) -> Callable[[Question], EpisodeEstimate]:
     """A function that tells what a policy would return and cost; what all policies share is computed once.
 
     With features of state and action the policy is known by its actions. With `states` it is known by its policy
@@ -88,7 +88,7 @@ def estimator(
     drawn = [fit_basis(inputs, waves, seed + base) for base in range(bases)]
     steps = 1 / (1 - evidence.discount)
 
-    def estimate(question: Question) -> Estimate:
+    def estimate(question: Question) -> EpisodeEstimate:
         chunks, start = (_of_states if states else _of_actions)(evidence, question)
         solutions = [_solve(basis, evidence, chunks, start) for basis in drawn]
 
@@ -108,7 +108,7 @@ def estimator(
         corrections = np.mean([each.corrections for each in solutions], 0)
         if states:
             corrections = corrections * np.asarray(question.policy_correction)
-        return Estimate(
+        return EpisodeEstimate(
             discounted=sums("discounted", steps),
             episode=sums("episode", evidence.horizon),
             diagnostics=diagnose(evidence, question, corrections, seed),
@@ -142,22 +142,28 @@ def _solve(basis: Basis, evidence: Evidence, chunks: _Chunks, start_inputs: jax.
     )
 
 
+class _Moments(NamedTuple):
+    gram: jax.Array
+    cross: jax.Array
+    values: jax.Array
+
+
 @jax.jit
 def _fit(basis: Basis, chunks: _Chunks, weights: jax.Array, initial: jax.Array) -> Model:
-    def add(total: tuple[jax.Array, ...], rows: tuple[_Chunks, jax.Array]) -> tuple[tuple[jax.Array, ...], None]:
+    def add(total: _Moments, rows: tuple[_Chunks, jax.Array]) -> tuple[_Moments, None]:
         chunk, weight = rows
         phi = features(basis, chunk.here)
         following = chunk.alive[:, None] * features(basis, chunk.then)
         weighted = weight[:, None] * phi
-        parts = (weighted.T @ phi, following.T @ weighted, weighted.T @ chunk.values)
-        return tuple(a + b for a, b in zip(total, parts, strict=True)), None
+        part = _Moments(weighted.T @ phi, following.T @ weighted, weighted.T @ chunk.values)
+        return jax.tree.map(jnp.add, total, part), None
 
     d = len(initial)
-    nothing = (jnp.zeros((d, d)), jnp.zeros((d, d)), jnp.zeros((d, 2)))
-    total, _ = jax.lax.scan(add, nothing, (chunks, weights))
+    nothing = _Moments(jnp.zeros((d, d)), jnp.zeros((d, d)), jnp.zeros((d, 2)))
+    total = jax.lax.scan(add, nothing, (chunks, weights))[0]
     rows = chunks.real.sum()
-    gram, cross, values = (part / rows for part in total)
-    return fit_model(gram, cross, values, initial, RIDGE * basis.roughness / rows)
+    means = _Moments(*(part / rows for part in total))
+    return fit_model(means.gram, means.cross, means.values, initial, RIDGE * basis.roughness / rows)
 
 
 class _Influence(NamedTuple):

@@ -18,8 +18,8 @@ from corsdice.ope.networks import Params, Rows, Starts
 class FQE:
     """q = ((1-γ) Q - shift) / scale of return and cost, which are of the order of 1; the value of nothing is Q = 0."""
 
-    shift: tuple[float, float]
-    scale: tuple[float, float]
+    shift: tuple[float, ...]
+    scale: tuple[float, ...]
     momentum: float = 0.9
     following: float = 0.02
 
@@ -56,4 +56,4 @@ def estimate_of(evidence: Evidence, values: np.ndarray) -> Estimate:
     well Q is fitted it cannot tell."""
     steps = 1 / (1 - evidence.discount)
     sums = (bootstrap([float(values[:, q].mean())], [values[:, q]], evidence.reachable(q, steps)) for q in range(2))
-    return Estimate(Sums(*sums), None, None)
+    return Estimate(Sums(*sums), None)

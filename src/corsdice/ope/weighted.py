@@ -23,4 +23,4 @@ def weighted_estimate(evidence: Evidence, question: Question, corrections: np.nd
         influence = evidence.episode_means(w * values - ratio * mass) / mass.mean() / (1 - discount)
         steps = 1 / (1 - discount)
         sums.append(bootstrap([ratio * steps], [influence], evidence.reachable(quantity, steps)))
-    return Estimate(Sums(*sums), None, diagnose(evidence, question, w))
+    return Estimate(Sums(*sums), diagnose(evidence, question, w))

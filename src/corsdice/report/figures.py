@@ -53,6 +53,7 @@ ESTIMATORS = {
     "extraction": ("#009e73", "D"),
     "extraction-networks": ("#56b4e9", "d"),
     "extraction-networks-kl": ("#999999", "d"),
+    "extraction-states": ("#000000", "x"),
     "dualdice": ("#0072b2", "o"),
     "ihope": ("#e69f00", "v"),
     "fqe": ("#cc79a7", "^"),

@@ -1,4 +1,4 @@
-"""What the policies of a run return and cost, estimated from logs, written beside them."""
+"""What policies return and cost, estimated from logs: records that people read and files keep."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import numpy as np
 from corsdice import ope
 from corsdice.algorithms import by_name
 from corsdice.algorithms.logs import Batch
+from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
 from corsdice.files import write_json
-from corsdice.ope import behaviour
-from corsdice.ope.estimate import Estimate, Sums
+from corsdice.ope import behaviour, extraction
+from corsdice.ope.estimate import EpisodeEstimate, Sums
 from corsdice.ope.estimators import WITH_POLICY_CORRECTION, estimator, naive
+from corsdice.ope.evidence import RawPolicy
 from corsdice.ope.networks import Training
 from corsdice.policy import Policy
 from corsdice.training import directory
@@ -33,40 +35,63 @@ class Assessor:
 
     def __init__(self, evidence: ope.Evidence, others: Sequence[str] = (), training: Training | None = None) -> None:
         self.evidence = evidence
-        self._extraction = estimator("extraction", evidence)
-        self._of_correction = estimator("extraction-states", evidence)
-        self._others = {name: estimator(name, evidence, training) for name in others}
+        self.training = training or Training()
+        self._of_actions = extraction.estimator(evidence)
+        self._others = {name: estimator(name, evidence, self.training) for name in others}
         self._logged: jax.Array | None = None
         if any(name in WITH_POLICY_CORRECTION for name in others):
-            self._logged = behaviour.fitted_log_density(evidence, evidence.actions, training or Training())
+            self._logged = behaviour.behaviour_log_density(evidence, self.training)
 
-    def extraction(self, policy: Policy) -> Estimate:
-        return self._extraction(ope.ask(self.evidence, policy))
+    def ask(self, policy: Policy) -> ope.Question:
+        w = None
+        if self._logged is not None:
+            w = behaviour.policy_correction(behaviour.policy_log_density(self.evidence, policy), self._logged)
+        return ope.ask(self.evidence, policy, 0, w)
 
-    def learned(self, outcome: Outcome, index: int) -> dict[str, float]:
+    def ask_function(self, policy: RawPolicy, observation_shape: tuple[int, ...]) -> ope.Question:
+        """Of any function of observations; where a density is needed, it is fitted to what the function does."""
+        question = ope.ask_function(self.evidence, policy, observation_shape)
+        if self._logged is None:
+            return question
+        own = behaviour.function_log_density(self.evidence, question, self.training)
+        return question._replace(policy_correction=behaviour.policy_correction(own, self._logged))
+
+    def extraction(self, question: ope.Question) -> EpisodeEstimate:
+        return self._of_actions(question)
+
+    def record(self, question: ope.Question, limit: CostLimit) -> dict[str, Any]:
+        """Estimates in both units, diagnostics, and the verdict on the limit."""
+        found = self.extraction(question)
+        verdict = ope.judge(found.episode.cost, found.diagnostics, limit.episode)
+        diagnostics = found.diagnostics._asdict()
+        counts, edges = np.histogram(diagnostics.pop("corrections"), BINS)
+        return {
+            "cost_limit": limit.episode,
+            "unit": f"undiscounted sum over an episode of {limit.horizon} steps",
+            **_values(found.episode),
+            "discounted": _values(found.discounted) | {"cost_limit": limit.discounted},
+            "other_estimators": {name: _values(of(question).discounted) for name, of in self._others.items()},
+            **diagnostics,
+            "verdict": verdict.verdict,
+            "reason": verdict.reason,
+            "words": str(verdict),
+            "weights": {"edges": edges.tolist(), "counts": counts.tolist()},
+        }
+
+    def learned(self, outcome: Outcome, index: int) -> dict[str, float | None]:
         """What the learner's own w(a|s) says of an episode's cost, where it has one.
 
         `pi_w_cost` is that of π_w = w π_D, by extraction on features of the state: where it is far from the actor's,
         the actor is another policy. `naive_cost` is E_D[w(a|s) c], what extraction is there to put right.
         """
         if outcome.plan.algorithm not in SEMIDICE:
-            return {}
-        question = ope.ask(self.evidence, outcome.policy(index))._replace(
-            policy_correction=own_correction(outcome, index, self.evidence)
-        )
-        of_w, naive_of_w = self._of_correction(question), naive(self.evidence, question)
-        assert of_w.episode is not None
+            return {"pi_w_cost": None, "naive_cost": None}
+        own = own_correction(outcome, index, self.evidence)
+        question = ope.ask(self.evidence, outcome.policy(index), 0, own)
+        of_w = extraction.estimator(self.evidence, states=True, bases=1)(question)
         limit = outcome.plan.members[index].limit
-        per_step = (1 - limit.discount) * naive_of_w.discounted.cost.value
+        per_step = (1 - limit.discount) * naive(self.evidence, question).discounted.cost.value
         return {"pi_w_cost": of_w.episode.cost.value, "naive_cost": per_step * limit.episode_per_step}
-
-    def others(self, policy: Policy) -> dict[str, Estimate]:
-        """The estimators that were asked for beside extraction, by their names."""
-        w = None
-        if self._logged is not None:
-            w = behaviour.policy_correction(behaviour.policy_log_density(self.evidence, policy), self._logged)
-        question = ope.ask(self.evidence, policy, 0, w)
-        return {name: of(question) for name, of in self._others.items()}
 
 
 def assessor_of(outcome: Outcome, held_out: Dataset, others: Sequence[str] = ()) -> Assessor:
@@ -87,38 +112,15 @@ def assess(
     assessor = assessor or assessor_of(outcome, held_out, others)
     results = []
     for index, member in enumerate(outcome.plan.members):
-        policy = outcome.policy(index)
-        found = assessor.extraction(policy)
-        assert found.episode is not None
-        assert found.diagnostics is not None
-        verdict = ope.judge(found.episode.cost, found.diagnostics, member.limit.episode)
-        weights = found.diagnostics._asdict()
-        counts, edges = np.histogram(weights.pop("corrections"), BINS)
-        results.append(
-            {
-                "member": member.name,
-                "cost_limit": member.limit.episode,
-                "unit": f"undiscounted sum over an episode of {outcome.plan.horizon} steps",
-                **_record(found.episode),
-                "discounted": _record(found.discounted) | {"cost_limit": member.limit.discounted},
-                "other_estimators": {
-                    name: _record(other.discounted) for name, other in assessor.others(policy).items()
-                },
-                **assessor.learned(outcome, index),
-                **weights,
-                "verdict": verdict.verdict,
-                "reason": verdict.reason,
-                "words": str(verdict),
-                "weights": {"edges": edges.tolist(), "counts": counts.tolist()},
-            }
-        )
+        record = assessor.record(assessor.ask(outcome.policy(index)), member.limit)
+        results.append({"member": member.name} | record | assessor.learned(outcome, index))
         progress(member.name)
     if save:
         write_json(run / directory.ESTIMATES, {"results": results})
     return results
 
 
-def _record(sums: Sums) -> dict[str, Any]:
+def _values(sums: Sums) -> dict[str, Any]:
     return {"return": sums.returned._asdict(), "cost": sums.cost._asdict()}
 
 
