@@ -241,7 +241,7 @@ class OpeTableConfig:
     """Updates of each policy."""
     widths: tuple[int, ...] = (64, 64)
     batch_size: int = 256
-    estimator_steps: int = 10_000
+    estimator_steps: int = 8_000
     """Updates of the estimators that train networks."""
     estimator_widths: tuple[int, ...] = (64, 64)
     episodes: int = 1000

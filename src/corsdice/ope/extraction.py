@@ -45,7 +45,6 @@ CHUNK = 4096
 """Rows whose features are in memory at a time."""
 SKETCH_CHUNKS = 8
 """Enough rows to find where a policy goes; the estimate itself takes all."""
-SKETCHES = 2
 RANK = 32
 """Directions kept of the corrections of all steps of an episode, in the influence of a row: they change slowly with
 time, and the rest is below a thousandth of them."""
@@ -119,12 +118,10 @@ def estimator(
 
 def _solve(basis: Basis, evidence: Evidence, chunks: _Chunks, start_inputs: jax.Array) -> _Solution:
     start = features(basis, start_inputs)
-    weights = chunks.real
-    for _ in range(SKETCHES):
-        sketch = jax.tree.map(lambda array: array[:SKETCH_CHUNKS], chunks)
-        model = _fit(basis, sketch, weights[:SKETCH_CHUNKS], start.mean(0))
-        theta = correction_coefficients(model, discounted_features(model, evidence.discount))
-        weights = chunks.real * relevance(weights * _projected(basis, chunks.here, theta[:, None])[..., 0])
+    sketch = jax.tree.map(lambda array: array[:SKETCH_CHUNKS], chunks)
+    model = _fit(basis, sketch, sketch.real, start.mean(0))
+    theta = correction_coefficients(model, discounted_features(model, evidence.discount))
+    weights = chunks.real * relevance(_projected(basis, chunks.here, theta[:, None])[..., 0])
     model = _fit(basis, chunks, weights, start.mean(0))
     discounted = _discounted_influence(basis, chunks, weights, model, evidence.discount)
     episode = _episode_influence(basis, chunks, weights, model, evidence.horizon)
