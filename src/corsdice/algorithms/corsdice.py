@@ -33,6 +33,7 @@ from corsdice.algorithms.contract import (
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial
 from corsdice.extraction import (
     RIDGE,
+    Model,
     correction_coefficients,
     expected_features,
     features,
@@ -145,18 +146,16 @@ def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> 
     n = len(probe.here)
     following, initial = (1 - probe.terminals)[:, None] * then[:n], then[n:].mean(0)
     penalty = RIDGE * probe.basis.roughness / n
-    weights = jnp.ones(n)
-    for _ in range(2):
-        weighted = weights[:, None] * probe.here
-        model = fit_model(
-            weighted.T @ probe.here / n,
-            following.T @ weighted / n,
-            weighted.T @ probe.costs[:, None] / n,
-            initial,
-            penalty,
-        )
-        expected = expected_features(model, logs.episode)
-        weights = relevance(weights * (probe.here @ correction_coefficients(model, expected)))
+
+    def solved(weighted: jax.Array, gram: jax.Array) -> tuple[Model, jax.Array]:
+        costs = weighted.T @ probe.costs[:, None] / n
+        model = fit_model(gram, following.T @ weighted / n, costs, initial, penalty)
+        return model, expected_features(model, logs.episode)
+
+    model, expected = solved(probe.here, jnp.eye(probe.here.shape[1]))  # orthonormal under these rows
+    weights = relevance(probe.here @ correction_coefficients(model, expected))
+    weighted = weights[:, None] * probe.here
+    model, expected = solved(weighted, weighted.T @ probe.here / n)
     return jnp.clip(expected @ model.values[:, 0], 0.0, len(logs.episode) * logs.highest_cost)
 
 

@@ -20,7 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from corsdice import linear
-from corsdice.algorithms.logs import ROWS_PER_WAVE
 from corsdice.errors import UserError
 from corsdice.extraction import (
     RIDGE,
@@ -39,6 +38,8 @@ from corsdice.ope.estimate import EpisodeEstimate, Sums, bootstrap
 from corsdice.ope.evidence import Evidence, Question
 
 WAVES = 1000
+ROWS_PER_WAVE = 100
+"""Fewer rows than this for each random feature would make the corrections noisy."""
 BASES = 2
 """Draws of features whose estimates are averaged."""
 CHUNK = 4096
@@ -179,11 +180,17 @@ def _discounted_influence(
     """ψ = w (x + γ v(s',a') - v(s,a)) / (1-γ) with v = c + γ P v."""
     theta = correction_coefficients(model, discounted_features(model, discount))
     v = linear.solve(jnp.eye(len(theta)) - discount * model.transition, model.values)
-    here = _projected(basis, chunks.here, jnp.concatenate([theta[:, None], v], -1))
-    then = chunks.alive[..., None] * _projected(basis, chunks.then, v)
-    w = weights * here[..., 0]
-    temporal = chunks.values + discount * then - here[..., 1:]
-    return _Influence(w[..., None] * temporal / (1 - discount), v, w)
+    left = jnp.concatenate([theta[:, None], v], -1)
+
+    def of_chunk(rows: tuple[_Chunks, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        chunk, weight = rows
+        here = project(basis, chunk.here, left)
+        then = chunk.alive[:, None] * project(basis, chunk.then, v)
+        w = weight * here[:, 0]
+        return w[:, None] * (chunk.values + discount * then - here[:, 1:]) / (1 - discount), w
+
+    psi, w = jax.lax.map(of_chunk, (chunks, weights))
+    return _Influence(psi, v, w)
 
 
 @partial(jax.jit, static_argnames="horizon")
@@ -207,12 +214,19 @@ def _episode_influence(basis: Basis, chunks: _Chunks, weights: jax.Array, model:
         return jnp.einsum("tr,tdq->drq", times, values).reshape(len(model.gram), -1)
 
     left = jnp.concatenate([thetas.sum(0)[:, None], directions, folded(value)], -1)
-    here = _projected(basis, chunks.here, left)
-    then = chunks.alive[..., None] * _projected(basis, chunks.then, folded(after))
-    w, along, value_here = here[..., 0], here[..., 1 : 1 + rank], here[..., 1 + rank :]
-    temporal = (then - value_here).reshape(*then.shape[:-1], rank, 2)
-    psi = chunks.values * w[..., None] + (along[..., None] * temporal).sum(-2)
-    return _Influence(weights[..., None] * psi, first, weights * w / horizon)
+    right = folded(after)
+
+    def of_chunk(rows: tuple[_Chunks, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        chunk, weight = rows
+        here = project(basis, chunk.here, left)
+        then = chunk.alive[:, None] * project(basis, chunk.then, right)
+        w, along, value_here = here[:, 0], here[:, 1 : 1 + rank], here[:, 1 + rank :]
+        temporal = (then - value_here).reshape(-1, rank, 2)
+        psi = chunk.values * w[:, None] + (along[..., None] * temporal).sum(-2)
+        return weight[:, None] * psi, weight * w / horizon
+
+    psi, w = jax.lax.map(of_chunk, (chunks, weights))
+    return _Influence(psi, first, w)
 
 
 @jax.jit
