@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 
 from corsdice import data, envs
-from corsdice.algorithms.logs import units_of
 from corsdice.envs.simulate import simulate
-from corsdice.errors import UserError
-from corsdice.networks import Actor
 from corsdice.ope import (
-    Diagnostics,
     EpisodeEstimate,
     Evidence,
-    Interval,
     ask,
     ask_function,
     estimators,
@@ -24,8 +19,8 @@ from corsdice.ope import (
     extraction,
     judge,
 )
-from corsdice.ope.verdict import FEWEST_EPISODES, LARGEST_NEGATIVE, LARGEST_OUTSIDE, LARGEST_RESIDUAL
-from corsdice.policy import Policy, PolicyParams
+from corsdice.ope.verdict import LARGEST_NEGATIVE, LARGEST_OUTSIDE, LARGEST_RESIDUAL
+from corsdice.policy import Policy
 from corsdice.training.run import Trainer, plan_of
 
 EPISODES = 120
@@ -86,7 +81,7 @@ def test_the_interval_is_as_wide_as_the_mean_of_so_many_episodes_is_uncertain(cl
     for interval, values in zip(clone.estimate.episode, (clone.held.rewards, clone.held.costs), strict=True):
         sums = clone.held.episodes.sums(values)
         expected = 2 * 1.96 * sums.std(ddof=1) / np.sqrt(len(sums))
-        print((interval.high - interval.low)/expected)
+        print((interval.high - interval.low) / expected)
         assert expected / 2 < interval.high - interval.low < 2 * expected
 
 
@@ -102,7 +97,7 @@ def test_corrections_say_how_much_discounted_time_there_is(clone):
     steps = envs.rollout.__globals__["discounted_steps"](DISCOUNT)
     run = envs.rollout(clone.task, clone.policy.act, clone.policy.params, jax.random.key(0), 400, steps)
     time = (1 - DISCOUNT) * (run.lived * DISCOUNT ** jnp.arange(steps)).sum(-1)
-    print("Ew", found.mean_correction, time.mean(), time.std()/20)
+    print("Ew", found.mean_correction, time.mean(), time.std() / 20)
 
 
 def test_a_clone_is_covered_by_the_logs(clone):
@@ -131,7 +126,7 @@ def test_rows_that_do_not_fill_their_chunks_count_as_they_should(clone, monkeypa
         monkeypatch.setattr(extraction, "CHUNK", chunk)
         found.append(extraction.estimator(clone.evidence, waves=100, bases=1)(question))
     whole, parts = found
-    print(whole.episode, parts.episode, np.abs(whole.diagnostics.corrections-parts.diagnostics.corrections).max())
+    print(whole.episode, parts.episode, np.abs(whole.diagnostics.corrections - parts.diagnostics.corrections).max())
 
 
 @pytest.mark.parametrize("clone", ["point-run"], indirect=True)

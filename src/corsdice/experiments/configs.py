@@ -246,6 +246,8 @@ class OpeTableConfig:
     estimator_widths: tuple[int, ...] = (64, 64)
     episodes: int = 1000
     """Logged episodes of an embedded task; half of them are for the estimates."""
+    evidence_rows: int = 100_000
+    """Most rows for the estimates, of whole episodes."""
     collect_steps: int = 1_000_000
     """Steps of the agent whose snapshots make the logs of a MuJoCo task."""
     truth_episodes: int = 200
@@ -255,7 +257,9 @@ class OpeTableConfig:
 
     def __post_init__(self) -> None:
         _at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
-        _at_least(1, estimator_steps=self.estimator_steps, collect_steps=self.collect_steps)
+        _at_least(
+            1, estimator_steps=self.estimator_steps, collect_steps=self.collect_steps, evidence_rows=self.evidence_rows
+        )
         _at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
         _positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
         _positive(estimator_widths=tuple(map(float, self.estimator_widths)))

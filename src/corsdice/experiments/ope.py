@@ -50,7 +50,6 @@ PUBLISHED = {
 }
 """RMSE of the discounted return on D4RL data, as published; naive is the paper's row SemiDICE."""
 HOLDOUT = 0.5
-EVIDENCE_ROWS = 100_000
 DISCOUNT = 0.99
 
 
@@ -92,7 +91,7 @@ def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> It
     )
     where = out / "runs" / task
     outcome = directory.train(where, plan, dataset, source)
-    evidence = ope.evidence_of(held, outcome.units, plan.horizon, DISCOUNT, EVIDENCE_ROWS)
+    evidence = ope.evidence_of(held, outcome.units, plan.horizon, DISCOUNT, config.evidence_rows)
     training = Training(config.estimator_steps, config.batch_size, config.estimator_widths)
     logged = None
     if config.correction == "ratio":
