@@ -104,7 +104,7 @@ def embed(problem: Problem, repeats: int) -> Embedded:
     """
     mdp = jax.tree.map(np.asarray, problem.mdp)
     rows = Rows(*(np.repeat(column, 4 * repeats) for column in problem.rows))
-    next_actions = np.tile(np.repeat(_in_quarters(problem.rows.s_next), 1, 0), (1, repeats)).ravel()
+    next_actions = np.tile(_in_quarters(problem.rows.s_next), (1, repeats)).ravel()
     order, last = _episodes(rows)
     rows, next_actions = Rows(*(column[order] for column in rows)), next_actions[order]
     one_hot = np.eye(STATES)

@@ -166,6 +166,10 @@ def any_style(_, key, observation):
 
 
 def test_the_estimator_is_near_the_truth_on_a_task_for_a_policy_near_the_logs():
+    """Within a tenth in cost and 3 % in return: with so few features it is 6 % and 1 % too low, by bias, not by noise.
+
+    Four times the logs leave it so; a thousand waves bring the cost to 1 %, in a minute more.
+    """
     logs = envs.collect(CIRCLE, 0, 200)
     evidence = ope.evidence_of(logs, units_of(logs, 0.99), CIRCLE.horizon, 0.99)
     act = jax.jit(jax.vmap(any_style, (None, 0, 0)))
@@ -173,9 +177,11 @@ def test_the_estimator_is_near_the_truth_on_a_task_for_a_policy_near_the_logs():
     question = ope.ask_function(evidence, lambda rows: act(None, jax.random.split(next(keys), len(rows)), rows), (4,))
     found = extraction.estimator(evidence, waves=256, bases=1)(question)
     truth = envs.evaluate(CIRCLE, any_style, None, jax.random.key(3), 500)
-    print(found.episode, found.discounted, truth, found.diagnostics)
     assert truth.episode_cost_se < 0.01 * truth.episode_cost
-    assert found.episode.cost.value == pytest.approx(float(truth.episode_cost), rel=0.1)
+    for unit in ("episode", "discounted"):
+        sums = getattr(found, unit)
+        assert sums.returned.value == pytest.approx(float(getattr(truth, f"{unit}_return")), rel=0.03)
+        assert sums.cost.value == pytest.approx(float(getattr(truth, f"{unit}_cost")), rel=0.1)
 
 
 def network_extraction(problem, steps, batch_size=None):

@@ -6,10 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from corsdice import linear
+from corsdice.tabular import float64
 
 MANY_AT_ONCE = """
 import jax, jax.numpy as jnp
-from corsdice.tabular import float64, linear
+from corsdice import linear
+from corsdice.tabular import float64
 with float64():
     def many(matrices, right):
         batched = jax.vmap(linear.solve)
@@ -34,6 +36,7 @@ def test_batches_agree_with_numpy():
     right = generator.normal(size=(2, 3, 5))
     twice = lambda function: jax.vmap(jax.vmap(function))  # noqa: E731
     expected = np.linalg.solve(positive, right[..., None])[..., 0]
-    np.testing.assert_allclose(twice(linear.solve)(jnp.asarray(positive), jnp.asarray(right)), expected, rtol=1e-9)
-    factor = twice(linear.cholesky)(jnp.asarray(positive))
-    np.testing.assert_allclose(twice(linear.cholesky_solve)(factor, jnp.asarray(right)), expected, rtol=1e-9)
+    with float64():
+        np.testing.assert_allclose(twice(linear.solve)(jnp.asarray(positive), jnp.asarray(right)), expected, rtol=1e-9)
+        factor = twice(linear.cholesky)(jnp.asarray(positive))
+        np.testing.assert_allclose(twice(linear.cholesky_solve)(factor, jnp.asarray(right)), expected, rtol=1e-9)

@@ -41,8 +41,8 @@ variance means a rough function, and what a few rows say of that is noise."""
 WHITENING_ROWS = 20_000
 """Enough to tell the directions apart; the flow itself is taken on all rows."""
 FLOOR, CAP = 0.2, 30.0
-"""Of ω: rows where the policy does not go keep a fifth of their say, so that G stays well away from singular, and no
-row has more than thirty times its own."""
+"""Of ω: rows where the policy does not go keep a fifth of their say, so that G stays well away from singular; a
+correction beyond thirty counts as thirty."""
 
 
 class Basis(NamedTuple):

@@ -45,7 +45,7 @@ def test_only_the_ridge_ends_early_and_more_so_for_the_reckless():
         assert fell[:100].mean() < 0.05
         assert fell[-100:].mean() > 0.4
         assert not (dataset.terminals & dataset.timeouts).any()
-        height = np.abs(dataset.next_observations[:, 1])
+        height = np.abs(dataset.next_observations[:, 0])
         np.testing.assert_array_equal(dataset.terminals, height > 0.5)
 
 

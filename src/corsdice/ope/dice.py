@@ -42,14 +42,14 @@ class DualDICE:
         stacked = jnp.concatenate([rows.pairs, rows.next_pairs, starts.pairs])
         nu = network.apply(params["nu"], stacked)[0]
         error = nu[:n] - discount * rows.alive * nu[n : 2 * n]
-        zeta = self.weights(params, rows, widths)
+        zeta = self.weights(params, rows, widths, discount)
         return (
             (held_fixed(zeta) * error).mean()
             - (1 - discount) * nu[2 * n :].mean()
             - (zeta * held_fixed(error) - zeta**2 / 2).mean()
         )
 
-    def weights(self, params: Params, rows: Rows, widths: tuple[int, ...]) -> jax.Array:
+    def weights(self, params: Params, rows: Rows, widths: tuple[int, ...], discount: float) -> jax.Array:
         return 1 + Critic(widths).apply(params["zeta"], rows.pairs)[0]
 
 
@@ -59,7 +59,7 @@ class IHOPE:
 
     min_w max_f L(w, f) - E_D[f(s)²]/2,   L = E_D[w(s) (γ w(a|s) f(s') - f(s))] + (1-γ) E[f(s_0)],
 
-    with w(s) positive and of mean 1.
+    with w(s) positive and w(s) w(a|s) of the mass that the flow gives it (`losses.corrected_mean`).
     """
 
     momentum: float = 0.9
@@ -68,7 +68,7 @@ class IHOPE:
 
     @property
     def rates(self) -> dict[str, float]:
-        return {"w": 3e-4, "f": 1e-3}
+        return {"w": 1e-3, "f": 1e-3}
 
     def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
         w_key, f_key = jax.random.split(key)
@@ -82,16 +82,17 @@ class IHOPE:
         stacked = jnp.concatenate([rows.observations, rows.next_observations, starts.observations])
         f = Critic(widths).apply(params["f"], stacked)[0]
         flow = discount * rows.alive * rows.policy_correction * f[n : 2 * n] - f[:n]
-        w = self._state_weights(params, rows.observations, widths)
+        w = self._state_weights(params, rows, widths, discount)
         lagrangian = (held_fixed(w) * flow).mean() + (1 - discount) * f[2 * n :].mean() - (f[:n] ** 2).mean() / 2
         return (w * held_fixed(flow)).mean() - lagrangian
 
-    def _state_weights(self, params: Params, observations: jax.Array, widths: tuple[int, ...]) -> jax.Array:
-        w = jax.nn.softplus(Critic(widths).apply(params["w"], observations)[0])
-        return w / w.mean()
+    def _state_weights(self, params: Params, rows: Rows, widths: tuple[int, ...], discount: float) -> jax.Array:
+        w = jax.nn.softplus(Critic(widths).apply(params["w"], rows.observations)[0])
+        ended = 1 + discount / (1 - discount) * (1 - rows.alive)
+        return w / (w * rows.policy_correction * ended).mean()
 
-    def weights(self, params: Params, rows: Rows, widths: tuple[int, ...]) -> jax.Array:
-        return self._state_weights(params, rows.observations, widths) * rows.policy_correction
+    def weights(self, params: Params, rows: Rows, widths: tuple[int, ...], discount: float) -> jax.Array:
+        return self._state_weights(params, rows, widths, discount) * rows.policy_correction
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,6 @@ class Extraction:
         )
         return terms["a_loss"] + terms["mu_loss"]
 
-    def weights(self, params: Params, rows: Rows, widths: tuple[int, ...]) -> jax.Array:
+    def weights(self, params: Params, rows: Rows, widths: tuple[int, ...], discount: float) -> jax.Array:
         a = Critic(widths).apply(params["a"], rows.observations)[0] - params["constant"]
         return divergences.by_name(self.divergence).weight(a) * rows.policy_correction

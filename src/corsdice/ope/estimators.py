@@ -55,7 +55,7 @@ def estimator(name: str, evidence: Evidence, training: Training | None = None, s
     def by_correction(question: Question) -> Estimate:
         rows, starts = rows_of(evidence, question, corrected=dice.corrected)
         params = fit(dice, training, rows, starts, evidence.discount, key)
-        w = dice.weights(params, rows, training.widths)
+        w = dice.weights(params, rows, training.widths, evidence.discount)
         return weighted_estimate(evidence, question, np.asarray(w))
 
     return by_correction

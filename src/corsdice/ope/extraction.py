@@ -33,15 +33,20 @@ from corsdice.extraction import (
     project,
     relevance,
 )
+from corsdice.ope import fqe
 from corsdice.ope.diagnose import diagnose
 from corsdice.ope.estimate import EpisodeEstimate, Sums, bootstrap
 from corsdice.ope.evidence import Evidence, Question
+from corsdice.ope.networks import Training, fit, rows_of
 
 WAVES = 1000
 ROWS_PER_WAVE = 100
 """Fewer rows than this for each random feature would make the corrections noisy."""
 BASES = 2
 """Draws of features whose estimates are averaged."""
+CRITIC = Training(steps=6_000, widths=(64, 64))
+"""Of the fitted Q whose values are two more features. Right or wrong, it can only add to what the waves can express:
+where cost jumps they are too smooth, and there it is not."""
 CHUNK = 4096
 """Rows whose features are in memory at a time."""
 SKETCH_CHUNKS = 8
@@ -56,6 +61,9 @@ class _Chunks(NamedTuple):
 
     here: jax.Array
     then: jax.Array
+    critic_here: jax.Array
+    """[chunks, CHUNK, critics] further features: what fitted-Q evaluation thinks of (s, a), and of (s', a')"""
+    critic_then: jax.Array
     alive: jax.Array
     """What the features of `then` count for: 0 after a termination"""
     values: jax.Array
@@ -76,7 +84,13 @@ class _Solution(NamedTuple):
 
 
 def estimator(
-    evidence: Evidence, *, states: bool = False, waves: int = WAVES, bases: int = BASES, seed: int = 0
+    evidence: Evidence,
+    *,
+    states: bool = False,
+    waves: int = WAVES,
+    bases: int = BASES,
+    training: Training = CRITIC,
+    seed: int = 0,
 ) -> Callable[[Question], EpisodeEstimate]:
     """A function that tells what a policy would return and cost; what all policies share is computed once.
 
@@ -89,8 +103,8 @@ def estimator(
     steps = 1 / (1 - evidence.discount)
 
     def estimate(question: Question) -> EpisodeEstimate:
-        chunks, start = (_of_states if states else _of_actions)(evidence, question)
-        solutions = [_solve(basis, evidence, chunks, start) for basis in drawn]
+        chunks, *start = _of_states(evidence, question) if states else _of_actions(evidence, question, training, seed)
+        solutions = [_solve(basis, evidence, chunks, _phi(basis, *start)) for basis in drawn]
 
         def sums(name: str, length: float) -> Sums:
             return Sums(
@@ -117,12 +131,11 @@ def estimator(
     return estimate
 
 
-def _solve(basis: Basis, evidence: Evidence, chunks: _Chunks, start_inputs: jax.Array) -> _Solution:
-    start = features(basis, start_inputs)
+def _solve(basis: Basis, evidence: Evidence, chunks: _Chunks, start: jax.Array) -> _Solution:
     sketch = jax.tree.map(lambda array: array[:SKETCH_CHUNKS], chunks)
     model = _fit(basis, sketch, sketch.real, start.mean(0))
     theta = correction_coefficients(model, discounted_features(model, evidence.discount))
-    weights = chunks.real * relevance(_projected(basis, chunks.here, theta[:, None])[..., 0])
+    weights = chunks.real * relevance(chunks.real * _corrections(basis, chunks, theta))
     model = _fit(basis, chunks, weights, start.mean(0))
     discounted = _discounted_influence(basis, chunks, weights, model, evidence.discount)
     episode = _episode_influence(basis, chunks, weights, model, evidence.horizon)
@@ -150,8 +163,8 @@ class _Moments(NamedTuple):
 def _fit(basis: Basis, chunks: _Chunks, weights: jax.Array, initial: jax.Array) -> Model:
     def add(total: _Moments, rows: tuple[_Chunks, jax.Array]) -> tuple[_Moments, None]:
         chunk, weight = rows
-        phi = features(basis, chunk.here)
-        following = chunk.alive[:, None] * features(basis, chunk.then)
+        phi = _phi(basis, chunk.here, chunk.critic_here)
+        following = chunk.alive[:, None] * _phi(basis, chunk.then, chunk.critic_then)
         weighted = weight[:, None] * phi
         part = _Moments(weighted.T @ phi, following.T @ weighted, weighted.T @ chunk.values)
         return jax.tree.map(jnp.add, total, part), None
@@ -161,7 +174,8 @@ def _fit(basis: Basis, chunks: _Chunks, weights: jax.Array, initial: jax.Array) 
     total = jax.lax.scan(add, nothing, (chunks, weights))[0]
     rows = chunks.real.sum()
     means = _Moments(*(part / rows for part in total))
-    return fit_model(means.gram, means.cross, means.values, initial, RIDGE * basis.roughness / rows)
+    roughness = jnp.append(basis.roughness, jnp.ones(d - len(basis.roughness)))
+    return fit_model(means.gram, means.cross, means.values, initial, RIDGE * roughness / rows)
 
 
 class _Influence(NamedTuple):
@@ -184,8 +198,8 @@ def _discounted_influence(
 
     def of_chunk(rows: tuple[_Chunks, jax.Array]) -> tuple[jax.Array, jax.Array]:
         chunk, weight = rows
-        here = project(basis, chunk.here, left)
-        then = chunk.alive[:, None] * project(basis, chunk.then, v)
+        here = _projected(basis, chunk.here, chunk.critic_here, left)
+        then = chunk.alive[:, None] * _projected(basis, chunk.then, chunk.critic_then, v)
         w = weight * here[:, 0]
         return w[:, None] * (chunk.values + discount * then - here[:, 1:]) / (1 - discount), w
 
@@ -218,8 +232,8 @@ def _episode_influence(basis: Basis, chunks: _Chunks, weights: jax.Array, model:
 
     def of_chunk(rows: tuple[_Chunks, jax.Array]) -> tuple[jax.Array, jax.Array]:
         chunk, weight = rows
-        here = project(basis, chunk.here, left)
-        then = chunk.alive[:, None] * project(basis, chunk.then, right)
+        here = _projected(basis, chunk.here, chunk.critic_here, left)
+        then = chunk.alive[:, None] * _projected(basis, chunk.then, chunk.critic_then, right)
         w, along, value_here = here[:, 0], here[:, 1 : 1 + rank], here[:, 1 + rank :]
         temporal = (then - value_here).reshape(-1, rank, 2)
         psi = chunk.values * w[:, None] + (along[..., None] * temporal).sum(-2)
@@ -229,33 +243,54 @@ def _episode_influence(basis: Basis, chunks: _Chunks, weights: jax.Array, model:
     return _Influence(psi, first, w)
 
 
+def _phi(basis: Basis, inputs: jax.Array, critic: jax.Array) -> jax.Array:
+    return jnp.concatenate([features(basis, inputs), critic], -1)
+
+
+def _projected(basis: Basis, inputs: jax.Array, critic: jax.Array, coefficients: jax.Array) -> jax.Array:
+    """_phi @ coefficients, without the features themselves."""
+    d = len(basis.roughness)
+    return project(basis, inputs, coefficients[:d]) + critic @ coefficients[d:]
+
+
 @jax.jit
-def _projected(basis: Basis, inputs: jax.Array, coefficients: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda rows: project(basis, rows, coefficients), inputs)
+def _corrections(basis: Basis, chunks: _Chunks, theta: jax.Array) -> jax.Array:
+    def of_chunk(chunk: _Chunks) -> jax.Array:
+        return _projected(basis, chunk.here, chunk.critic_here, theta[:, None])[:, 0]
+
+    return jax.lax.map(of_chunk, chunks)
 
 
-def _of_actions(evidence: Evidence, question: Question) -> tuple[_Chunks, jax.Array]:
+def _of_actions(
+    evidence: Evidence, question: Question, training: Training, seed: int
+) -> tuple[_Chunks, jax.Array, jax.Array]:
     """φ of states and actions, and the policy's first pairs."""
-    then = jnp.concatenate([evidence.next_observations, question.next_actions], -1)
-    start = jnp.concatenate([evidence.initial_observations, question.initial_actions], -1)
-    return _chunks(evidence.pairs, then, evidence.alive, jnp.asarray(evidence.values.T)), start
+    method = fqe.method_for(evidence)
+    rows, starts = rows_of(evidence, question, corrected=False)
+    params = fit(method, training, rows, starts, evidence.discount, jax.random.key(seed))
+    here, then, start = (
+        method.normalised(params, pairs, training.widths) for pairs in (rows.pairs, rows.next_pairs, starts.pairs)
+    )
+    return _chunks(rows.pairs, rows.next_pairs, here, then, rows.alive, rows.values), starts.pairs, start
 
 
-def _of_states(evidence: Evidence, question: Question) -> tuple[_Chunks, jax.Array]:
+def _of_states(evidence: Evidence, question: Question) -> tuple[_Chunks, jax.Array, jax.Array]:
     """φ of states: w(a|s) weighs what comes of the logged action, E_D[w_{t+1} φ(s)] = E_D[w_t w(a|s) φ(s')]."""
     w = question.policy_correction
     if w is None:
         raise UserError("extraction of π_w begins with w(a|s): give a policy correction, or fit one (ope.behaviour)")
     values = w[:, None] * jnp.asarray(evidence.values.T)
-    chunks = _chunks(evidence.observations, evidence.next_observations, evidence.alive * w, values)
-    return chunks, evidence.initial_observations
+    none = jnp.zeros((evidence.rows, 0))
+    chunks = _chunks(evidence.observations, evidence.next_observations, none, none, evidence.alive * w, values)
+    return chunks, evidence.initial_observations, none[: len(evidence.initial_observations)]
 
 
-def _chunks(here: jax.Array, then: jax.Array, alive: jax.Array, values: jax.Array) -> _Chunks:
-    columns = (here, then, alive, values, jnp.ones(len(here)))
-    count = -(-len(here) // CHUNK)
-    length = -(-len(here) // count)
-    return _Chunks(*(_spread(column, count, length) for column in columns))
+def _chunks(*columns: jax.Array) -> _Chunks:
+    """From all fields but the last."""
+    rows = len(columns[0])
+    count = -(-rows // CHUNK)
+    length = -(-rows // count)
+    return _Chunks(*(_spread(column, count, length) for column in (*columns, jnp.ones(rows))))
 
 
 def _spread(column: jax.Array, count: int, length: int) -> jax.Array:

@@ -40,9 +40,13 @@ class FQE:
         target = (1 - discount) * (rows.values - shift) / scale + discount * following
         return ((network.apply(params["q"], rows.pairs) - jax.lax.stop_gradient(target)) ** 2).mean()
 
+    def normalised(self, params: Params, pairs: jax.Array, widths: tuple[int, ...]) -> jax.Array:
+        """[..., 2] q(s,a)"""
+        return MLP(widths, 2).apply(params["q"], pairs)
+
     def values(self, params: Params, starts: Starts, widths: tuple[int, ...], discount: float) -> jax.Array:
         """[episodes, 2] Q(s_0,a_0)"""
-        q = MLP(widths, 2).apply(params["q"], starts.pairs)
+        q = self.normalised(params, starts.pairs, widths)
         return (q * jnp.array(self.scale) + jnp.array(self.shift)) / (1 - discount)
 
 
