@@ -253,7 +253,7 @@ def test_what_is_no_run_is_one_line_and_code_2(command, tmp_path, capsys):
     [
         ("point-rum-v0", "cannot make point-rum-v0"),
         ("no_such_module:task-v0", "cannot make no_such_module:task-v0"),
-        ("Pendulum-v1", "the policy's observations have shape (4,), those of Pendulum-v1 (3,)"),
+        ("Pendulum-v1", "the policy's actions have shape (2,), those of Pendulum-v1 (1,)"),
     ],
 )
 def test_an_environment_that_does_not_fit_is_one_line_and_code_2(env, says, run, capsys):
@@ -285,7 +285,7 @@ def test_ope_takes_a_saved_policy_or_a_function_with_second_opinions(run, tmp_pa
         (("nowhere:policy", "--data", "{logs}", "--cost-limit", "3"), "cannot import nowhere:policy"),
         (("{policy}", "--cost-limit", "3"), "--data is needed"),
         (("json:dumps", "--data", "{logs}"), "--cost-limit is needed"),
-        (("no-such-policy", "--data", "{logs}"), "cannot read no-such-policy.json"),
+        (("no-such-policy", "--data", "{logs}"), "no-such-policy is not a run, nor a saved policy"),
     ],
 )
 def test_ope_says_what_it_needs(arguments, says, run, log_file, capsys):

@@ -10,7 +10,7 @@ from corsdice.experiments.calibration import summarise as summarise_calibration
 from corsdice.experiments.ope import COLUMNS, PUBLISHED, summarise
 
 SMALL = ["--steps", "20", "--widths", "8", "--batch-size", "16", "--episodes", "24", "--truth-episodes", "10"]
-ESTIMATORS = ("extraction", "fqe", "naive")
+ESTIMATORS = ("fqe", "naive")
 
 
 def read(path):

@@ -162,6 +162,7 @@ def steady(rows):
     return np.clip(rows @ SLOPES + OFFSETS, -1, 1)
 
 
+@pytest.mark.slow
 def test_the_interval_is_as_wide_as_estimates_from_other_logs_scatter(monkeypatch):
     """Twelve logs tell a deviation to a fifth; held to three times that."""
     monkeypatch.setattr(diagnose, "CHECK_WAVES", 8)  # of no matter here

@@ -56,6 +56,10 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
     from corsdice.training.run import horizon_of
 
     function = _function(config.policy) if ":" in config.policy else None
+    if function is None and not Path(config.policy).with_suffix(".json").is_file():
+        raise UserError(
+            f"{config.policy} is not a run, nor a saved policy (.json and .safetensors), nor module:function"
+        )
     policy = None if function else load(config.policy)
     if config.data is None:
         raise UserError("--data is needed: logs to estimate from, which the policy was not trained on")

@@ -112,12 +112,10 @@ def ask_function(
         raw = np.asarray(observations) * units.observation_scale + units.observation_shift
         actions = np.asarray(policy(raw.reshape(len(raw), *observation_shape)), np.float32)
         width = evidence.actions.shape[1]
-        if len(actions.shape) == 0 or len(actions) != len(raw) or actions.size != len(raw) * width:
-            raise UserError(f"the policy must give an action of {width} numbers for each of {len(raw)} observations")
-        actions = actions.reshape(len(raw), width)
-        if not np.isfinite(actions).all():
-            raise UserError("the policy gave actions that are not finite")
-        return jnp.asarray((actions - units.action_shift) / units.action_scale)
+        rows = actions.reshape(len(raw), -1) if actions.shape[:1] == (len(raw),) else np.empty((0, 0))
+        if rows.shape[1] != width or not np.isfinite(rows).all():
+            raise UserError(f"the policy must give {width} finite numbers for each observation")
+        return jnp.asarray((rows - units.action_shift) / units.action_scale)
 
     return Question(drawn(evidence.next_observations), drawn(evidence.initial_observations), policy_correction)
 

@@ -44,9 +44,10 @@ ROWS_PER_WAVE = 100
 """Fewer rows than this for each random feature would make the corrections noisy."""
 BASES = 2
 """Draws of features whose estimates are averaged."""
-CRITIC = Training(steps=6_000, widths=(64, 64))
-"""Of the fitted Q whose values are two more features. Right or wrong, it can only add to what the waves can express:
-where cost jumps they are too smooth, and there it is not."""
+CRITIC_STEPS, CRITIC_WIDTHS = 6_000, (64, 64)
+ROWS_PER_STEP = 8
+"""Of the fitted Q whose values are two more features: at most so many steps, on few rows fewer. Right or wrong, it can
+only add to what the waves can express: where cost jumps they are too smooth, and there it is not."""
 CHUNK = 4096
 """Rows whose features are in memory at a time."""
 SKETCH_CHUNKS = 8
@@ -89,7 +90,6 @@ def estimator(
     states: bool = False,
     waves: int = WAVES,
     bases: int = BASES,
-    training: Training = CRITIC,
     seed: int = 0,
 ) -> Callable[[Question], EpisodeEstimate]:
     """A function that tells what a policy would return and cost; what all policies share is computed once.
@@ -101,6 +101,7 @@ def estimator(
     waves = max(1, min(waves, evidence.rows // ROWS_PER_WAVE))
     drawn = [fit_basis(inputs, waves, seed + base) for base in range(bases)]
     steps = 1 / (1 - evidence.discount)
+    training = Training(max(1, min(CRITIC_STEPS, evidence.rows // ROWS_PER_STEP)), widths=CRITIC_WIDTHS)
 
     def estimate(question: Question) -> EpisodeEstimate:
         chunks, *start = _of_states(evidence, question) if states else _of_actions(evidence, question, training, seed)
