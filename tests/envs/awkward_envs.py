@@ -14,7 +14,7 @@ DIRECTORY = "CORSDICE_TEST_DIRECTORY"
 class Brief(gymnasium.Env):
     """Three steps that earn 1 and cost 2; it counts the environments that are open."""
 
-    observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     now_open = most_open = 0
 
@@ -25,11 +25,11 @@ class Brief(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.steps = 0
-        return np.zeros(4, np.float32), {}
+        return np.zeros(3, np.float32), {}
 
     def step(self, action):
         self.steps += 1
-        return np.zeros(4, np.float32), 1.0, self.steps == 3, False, {"cost": 2.0}
+        return np.zeros(3, np.float32), 1.0, self.steps == 3, False, {"cost": 2.0}
 
     def close(self):
         Brief.now_open -= 1

@@ -24,7 +24,7 @@ POINT_RUN = "corsdice.envs.gym:corsdice/point-run-v0"
 RUN = TASKS["point-run"]
 
 
-def make_policy(seed=0, observations=4):
+def make_policy(seed=0, observations=3):
     actor = Actor(2, (32, 32), 3, False)
     variables = actor.init(jax.random.key(seed), jnp.zeros((1, observations)))
     zeros, ones, number = np.zeros(2, np.float32), np.ones(2, np.float32), np.ones((), np.float32)
@@ -108,8 +108,8 @@ def test_what_an_environment_lacks_is_said_and_it_is_closed(name, says, policy):
 
 @pytest.mark.parametrize("env", ["point-run", POINT_RUN])
 def test_a_policy_of_another_shape_is_refused(env):
-    with pytest.raises(UserError, match=r"observations have shape \(3,\), those of .* \(4,\): choose another --env"):
-        simulate(make_policy(observations=3), env, 2)
+    with pytest.raises(UserError, match=r"observations have shape \(4,\), those of .* \(3,\): choose another --env"):
+        simulate(make_policy(observations=4), env, 2)
 
 
 @pytest.mark.parametrize(
