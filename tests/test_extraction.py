@@ -17,6 +17,7 @@ from corsdice.extraction import (
     features,
     fit_basis,
     fit_model,
+    narrowed,
     project,
     relevance,
 )
@@ -132,6 +133,13 @@ def test_a_column_that_carries_nothing_is_left_out_of_the_basis():
 def test_inputs_that_are_all_the_same_leave_the_constant_alone(rows):
     inputs = np.full((rows, 3), 0.3, np.float32)
     assert (gram_of(fit_basis(inputs, waves=8), inputs)[0] == np.ones((rows, 1))).all()
+
+
+def test_a_narrowed_basis_keeps_the_smoothest_directions():
+    basis = fit_basis(INPUTS, waves=32)
+    phi, less = (np.asarray(features(each, jnp.asarray(INPUTS))) for each in (basis, narrowed(basis, 11)))
+    np.testing.assert_allclose(less, phi[:, [0, *range(-10, 0)]], rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(narrowed(basis, 11).roughness[1:], np.sort(basis.roughness[1:])[::-1][-10:])
 
 
 def test_the_same_seed_gives_the_same_basis():

@@ -78,7 +78,8 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
     else:
         assert function is not None
         question = assessor.ask_function(function, dataset.observations.shape[1:])
-    return {"member": config.policy} | assessor.record(question, limit) | {"pi_w_cost": None, "naive_cost": None}
+    name = config.policy if function else Path(config.policy).stem
+    return {"member": name} | assessor.record(question, limit) | {"pi_w_cost": None, "naive_cost": None}
 
 
 def _function(name: str) -> Callable[[np.ndarray], np.ndarray]:

@@ -14,7 +14,7 @@ from corsdice.data.dataset import Dataset, Episodes
 from corsdice.errors import UserError
 from corsdice.policy import Policy
 
-MAX_ROWS = 200_000
+MAX_ROWS = 150_000
 """Beyond it, episodes are drawn: what more rows would add is less than the features' own error."""
 
 

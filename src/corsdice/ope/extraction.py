@@ -30,6 +30,7 @@ from corsdice.extraction import (
     features,
     fit_basis,
     fit_model,
+    narrowed,
     project,
     relevance,
 )
@@ -100,6 +101,7 @@ def estimator(
     inputs = np.asarray(evidence.observations if states else evidence.pairs)
     waves = max(1, min(waves, evidence.rows // ROWS_PER_WAVE))
     drawn = [fit_basis(inputs, waves, seed + base) for base in range(bases)]
+    drawn = [narrowed(basis, min(len(each.roughness) for each in drawn)) for basis in drawn]
     steps = 1 / (1 - evidence.discount)
     training = Training(max(1, min(CRITIC_STEPS, evidence.rows // ROWS_PER_STEP)), widths=CRITIC_WIDTHS)
 
