@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from corsdice import data
 from corsdice.cli.learn_configs import EvaluateConfig, ReportConfig, TrainConfig
-from corsdice.cli.ope import show_estimates
-from corsdice.data import Columns, Dataset
+from corsdice.cli.ope import read, show_estimates
 from corsdice.errors import UserError
 from corsdice.files import write_json
 from corsdice.report import terminal
@@ -48,7 +46,7 @@ def run(config: TrainConfig | EvaluateConfig | ReportConfig) -> None:
 
 
 def train(config: TrainConfig) -> None:
-    dataset = _read(config.data, config.columns)
+    dataset = read(config.data, config.columns)
     plan = plan_of(
         config.algorithm,
         dataset,
@@ -126,10 +124,6 @@ def report(run: Path, target: Path) -> None:
 
     html.write(run_report(run), target)
     print(f"Wrote {target}")
-
-
-def _read(source: str, columns: Columns | None = None) -> Dataset:
-    return data.check(data.read(source, columns or Columns()))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from corsdice import data
 from corsdice.cli.learn_configs import OpeConfig
 from corsdice.costs import CostLimit
-from corsdice.data import Dataset
+from corsdice.data import Columns, Dataset
 from corsdice.errors import UserError
 from corsdice.report import terminal
 
@@ -39,9 +39,9 @@ def _of_run(config: OpeConfig, path: Path, others: Sequence[str]) -> list[dict[s
     total = len(content["members"])
     with terminal.progress(total, "policies") as advance:
         if config.data is not None:
-            return assess.assess(path, _read(config.data), others=others, save=False, progress=advance)
+            return assess.assess(path, read(config.data), others=others, save=False, progress=advance)
         source = content["data"]["source"]
-        dataset = _read(source)
+        dataset = read(source)
         if fingerprint(dataset) != content["data"]["sha256"]:
             raise UserError(f"{source} has changed since the run: give the logs to estimate from with --data")
         return assess.assess(path, split(dataset, content["holdout"])[1], others=others, progress=advance)
@@ -63,7 +63,7 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
     policy = None if function else load(config.policy)
     if config.data is None:
         raise UserError("--data is needed: logs to estimate from, which the policy was not trained on")
-    dataset = _read(config.data)
+    dataset = read(config.data)
     stated = config.cost_limit
     if stated is None and policy is not None:
         stated = policy.about.get("cost_limit")
@@ -94,8 +94,8 @@ def _function(name: str) -> Callable[[np.ndarray], np.ndarray]:
     return found
 
 
-def _read(source: str) -> Dataset:
-    return data.check(data.read(source))
+def read(source: str, columns: Columns | None = None) -> Dataset:
+    return data.check(data.read(source, columns or Columns()))
 
 
 def _interval(values: dict[str, float]) -> str:

@@ -3,7 +3,7 @@
 A method is a frozen dataclass with
 
     init(key, widths, rows) -> parameters, by name
-    loss(params, held, rows, starts, discount) -> scalar; no term's gradient reaches another's parameters
+    loss(params, held, rows, starts, widths, discount) -> scalar; no term's gradient reaches another's parameters
 
 where `held` are parameters that follow slowly.
 """

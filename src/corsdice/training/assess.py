@@ -17,7 +17,7 @@ from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
 from corsdice.files import write_json
 from corsdice.ope import behaviour, extraction
-from corsdice.ope.estimate import EpisodeEstimate, Sums
+from corsdice.ope.estimate import Sums
 from corsdice.ope.estimators import WITH_POLICY_CORRECTION, estimator, naive
 from corsdice.ope.evidence import RawPolicy
 from corsdice.ope.networks import Training
@@ -36,7 +36,7 @@ class Assessor:
     def __init__(self, evidence: ope.Evidence, others: Sequence[str] = (), training: Training | None = None) -> None:
         self.evidence = evidence
         self.training = training or Training()
-        self._of_actions = extraction.estimator(evidence)
+        self.extraction = extraction.estimator(evidence)
         self._others = {name: estimator(name, evidence, self.training) for name in others}
         self._logged: jax.Array | None = None
         if any(name in WITH_POLICY_CORRECTION for name in others):
@@ -55,9 +55,6 @@ class Assessor:
             return question
         own = behaviour.function_log_density(self.evidence, question, self.training)
         return question._replace(policy_correction=behaviour.policy_correction(own, self._logged))
-
-    def extraction(self, question: ope.Question) -> EpisodeEstimate:
-        return self._of_actions(question)
 
     def record(self, question: ope.Question, limit: CostLimit) -> dict[str, Any]:
         """Estimates in both units, diagnostics, and the verdict on the limit."""
