@@ -16,6 +16,7 @@ import tyro
 
 from corsdice import __version__
 from corsdice.cli.data import DataCheckConfig, DataCollectConfig, DataConvertConfig, DataMakeConfig
+from corsdice.cli.doctor import DoctorConfig
 from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
 from corsdice.errors import UserError
 from corsdice.experiments.configs import (
@@ -46,6 +47,7 @@ RUNNERS = {
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
     DemoConfig: "corsdice.experiments.demo",
+    DoctorConfig: "corsdice.cli.doctor",
 }
 """The module whose `run` carries a configuration out; imported only then, because it may import JAX."""
 
@@ -99,6 +101,7 @@ class App:
         | Annotated[EvaluateConfig, tyro.conf.subcommand("evaluate")]
         | Annotated[ReportConfig, tyro.conf.subcommand("report")]
         | Annotated[DemoConfig, tyro.conf.subcommand("demo")]
+        | Annotated[DoctorConfig, tyro.conf.subcommand("doctor")]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[Bench, tyro.conf.subcommand("bench")]
     )

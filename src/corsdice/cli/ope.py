@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from corsdice import data
 from corsdice.cli.learn_configs import OpeConfig
 from corsdice.costs import CostLimit
 from corsdice.data import Columns, Dataset
 from corsdice.errors import UserError
+from corsdice.imports import import_named
 from corsdice.report import terminal
 
 
@@ -55,7 +52,7 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
     from corsdice.training.assess import Assessor
     from corsdice.training.run import horizon_of
 
-    function = _function(config.policy) if ":" in config.policy else None
+    function = import_named(config.policy) if ":" in config.policy else None
     if function is None and not Path(config.policy).with_suffix(".json").is_file():
         raise UserError(
             f"{config.policy} is not a run, nor a saved policy (.json and .safetensors), nor module:function"
@@ -80,18 +77,6 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
         question = assessor.ask_function(function, dataset.observations.shape[1:])
     name = config.policy if function else Path(config.policy).stem
     return {"member": name} | assessor.record(question, limit) | {"pi_w_cost": None, "naive_cost": None}
-
-
-def _function(name: str) -> Callable[[np.ndarray], np.ndarray]:
-    module, _, attribute = name.partition(":")
-    sys.path.insert(0, "")  # as `python -m` does: modules beside where the command is run
-    try:
-        found: Callable[[np.ndarray], np.ndarray] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"cannot import {name}: {error}") from error
-    finally:
-        sys.path.remove("")
-    return found
 
 
 def read(source: str, columns: Columns | None = None) -> Dataset:

@@ -1,8 +1,9 @@
-"""Constrained tasks written in JAX: ground truth for every estimate, thousands of episodes a second."""
+"""Simulators: constrained tasks written in JAX, thousands of episodes a second, and those of others by `make`."""
 
 from corsdice.envs.collect import collect
 from corsdice.envs.points import TASKS, task_by_name
 from corsdice.envs.rollout import Rollout, Truth, evaluate, rollout
+from corsdice.envs.simulators import make
 from corsdice.envs.task import Step, Task
 
-__all__ = ["TASKS", "Rollout", "Step", "Task", "Truth", "collect", "evaluate", "rollout", "task_by_name"]
+__all__ = ["TASKS", "Rollout", "Step", "Task", "Truth", "collect", "evaluate", "make", "rollout", "task_by_name"]

@@ -63,7 +63,7 @@ def velocity_task(name: str) -> VelocityTask:
 
 
 @contextmanager
-def _version_4_is_meant() -> Iterator[None]:
+def version_4_is_meant() -> Iterator[None]:
     """Leaves unsaid that it is not the latest, and that its HalfCheetah sets a deprecated `settotalmass`.
 
     Of that MuJoCo would also keep a log file, in whatever directory the process runs.
@@ -87,7 +87,7 @@ class SpeedLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, task: str, **options: Any) -> None:
         self.task = velocity_task(task)
-        with _version_4_is_meant():
+        with version_4_is_meant():
             body = gymnasium.make(f"{self.task.body}-v4", **options)
         # Bare: the wrappers of `gymnasium.make` come round this one, once.
         super().__init__(body.unwrapped)

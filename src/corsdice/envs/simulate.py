@@ -21,6 +21,7 @@ import numpy as np
 
 from corsdice.envs.points import TASKS
 from corsdice.envs.rollout import evaluate
+from corsdice.envs.simulators import alone_in_its_process, make
 from corsdice.errors import UserError
 from corsdice.policy import Act, Policy, PolicyParams
 
@@ -51,8 +52,9 @@ def simulate_each(
     """`simulate` of each policy, with processes that are started once."""
     if env in TASKS:
         return [_embedded(policy, env, episodes, seed, discount) for policy in policies]
-    rounds = -(-episodes // (workers * AT_ONCE))
-    parts = rounds * min(workers, episodes)
+    at_once = 1 if alone_in_its_process(env) else AT_ONCE
+    rounds = -(-episodes // (workers * at_once))
+    parts = min(rounds * workers, episodes)
     groups = [range(episodes * part // parts, episodes * (part + 1) // parts) for part in range(parts)]
     play = partial(lockstep, env=env, seed=seed, discount=discount)
     jobs = [(policy, group) for policy in policies for group in groups]
@@ -98,7 +100,7 @@ def lockstep(policy: Policy, episodes: range, env: str, seed: int, discount: flo
     rows = np.zeros((AT_ONCE, int(np.prod(policy.about["observation_shape"]))), np.float32)
     sums = {i: np.zeros(len(SUMS)) for i in episodes}
     with ExitStack() as stack:
-        alive = {i: stack.enter_context(closing(_make(env))) for i in episodes}
+        alive = {i: stack.enter_context(closing(make(env))) for i in episodes}
         for i, environment in alive.items():
             _check_fit(policy, env, environment.observation_space.shape, environment.action_space.shape)
             rows[i % AT_ONCE] = np.ravel(environment.reset(seed=_reset_seed(seed, i))[0])
@@ -177,17 +179,3 @@ def _check_fit(policy: Policy, env: str, observations: tuple[int, ...] | None, a
         trained = tuple(policy.about[f"{what}_shape"])
         if trained != shape:
             raise UserError(f"the policy's {what}s have shape {trained}, those of {env} {shape}: choose another --env")
-
-
-def _make(env: str) -> Any:
-    try:
-        import gymnasium
-    except ImportError as error:
-        known = ", ".join(TASKS)
-        raise UserError(
-            f"{env} is not embedded ({known}) and Gymnasium is not installed: pip install corsdice[gym]"
-        ) from error
-    try:
-        return gymnasium.make(env)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise UserError(f"cannot make {env}: {str(error).splitlines()[0]}") from error
