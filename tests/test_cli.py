@@ -50,7 +50,7 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "Expected one of {data, train, ope, evaluate, report, demo, reproduce, bench}"),
+        ((), "Expected one of {data, train, ope, evaluate, report, demo, doctor, reproduce, bench}"),
         (("reproduce",), "Expected one of {random-mdp, four-rooms, constrained-mdp, ope, calibration}"),
         (("reproduce", "random-mdpp"), "Available subcommands: random-mdp"),
         (("reproduce", "random-mdp", "--runs", "many"), "--runs"),

@@ -17,14 +17,14 @@ from corsdice import __version__
 from corsdice.errors import UserError
 
 
-def output_directory(path: Path) -> Path:
-    """The directory `path`, made if need be."""
+def output_directory(path: Path, option: str = "--out") -> Path:
+    """The directory `path`, made if need be; the option is where the user chose it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write into {path}: {error.strerror}; choose another --out") from error
+        raise UserError(f"cannot write into {path}: {error.strerror}; choose another {option}") from error
     if not os.access(path, os.W_OK):
-        raise UserError(f"cannot write into {path}: no permission; choose another --out")
+        raise UserError(f"cannot write into {path}: no permission; choose another {option}")
     return path
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from corsdice import data
 from corsdice.cli import main
+from corsdice.envs.fleet import Fleet, whole_episodes
 from corsdice.envs.ppo import Moments, Settings, act, advantages, include, start
-from corsdice.envs.snapshots import Fleet, collect_snapshots, train, whole_episodes
+from corsdice.envs.snapshots import collect_snapshots, train
 
 QUICK = Settings(
     steps=20_000, envs=8, rollout=64, epochs=4, minibatches=8, learning_rate=3e-3, log_std=-1.0, widths=(16,)

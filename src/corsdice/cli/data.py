@@ -22,7 +22,7 @@ class DataCheckConfig:
     """Check a dataset and show what it holds."""
 
     source: Annotated[str, tyro.conf.Positional]
-    """A .hdf5, .h5, .npz, .parquet or .csv file, or minari:dataset-id."""
+    """A .hdf5, .h5, .npz, .parquet or .csv file, minari:dataset-id or dsrl:task."""
     limits: tuple[float, ...] = (10.0, 20.0, 40.0)
     """Undiscounted cost limits an episode, for the share of safe episodes."""
     action_bounds: tuple[float, float] | None = None
@@ -37,7 +37,7 @@ class DataConvertConfig:
     """Check a dataset and write it in another format, told by the name of the target."""
 
     source: Annotated[str, tyro.conf.Positional]
-    """A .hdf5, .h5, .npz, .parquet or .csv file, or minari:dataset-id."""
+    """A .hdf5, .h5, .npz, .parquet or .csv file, minari:dataset-id or dsrl:task."""
     target: Annotated[Path, tyro.conf.Positional]
     """A .hdf5, .h5, .npz, .parquet or .csv file."""
     overwrite: bool = False

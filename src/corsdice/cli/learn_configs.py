@@ -23,7 +23,7 @@ class TrainConfig:
     """
 
     data: Annotated[str, tyro.conf.Positional]
-    """A .hdf5, .h5, .npz, .parquet or .csv file, or minari:dataset-id."""
+    """A .hdf5, .h5, .npz, .parquet or .csv file, minari:dataset-id or dsrl:task."""
     out: Path
     """Directory of the run."""
     cost_limit: tuple[float, ...]

@@ -17,6 +17,7 @@ import tyro
 from corsdice import __version__
 from corsdice.cli.data import DataCheckConfig, DataCollectConfig, DataConvertConfig, DataMakeConfig
 from corsdice.cli.doctor import DoctorConfig
+from corsdice.cli.dsrl import DataDownloadConfig, DataListConfig, DataShowConfig
 from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
 from corsdice.errors import UserError
 from corsdice.experiments.configs import (
@@ -35,6 +36,9 @@ RUNNERS = {
     DataConvertConfig: "corsdice.cli.data",
     DataMakeConfig: "corsdice.cli.data",
     DataCollectConfig: "corsdice.cli.data",
+    DataListConfig: "corsdice.cli.dsrl",
+    DataShowConfig: "corsdice.cli.dsrl",
+    DataDownloadConfig: "corsdice.cli.dsrl",
     TrainConfig: "corsdice.cli.learn",
     OpeConfig: "corsdice.cli.ope",
     EvaluateConfig: "corsdice.cli.learn",
@@ -77,13 +81,16 @@ class Bench:
 
 @dataclass(frozen=True)
 class Data:
-    """Look at logged data, bring it into another format, or make some."""
+    """Look at logged data, bring it into another format, make some, or fetch DSRL's."""
 
     action: (
         Annotated[DataCheckConfig, tyro.conf.subcommand("check")]
         | Annotated[DataConvertConfig, tyro.conf.subcommand("convert")]
         | Annotated[DataMakeConfig, tyro.conf.subcommand("make")]
         | Annotated[DataCollectConfig, tyro.conf.subcommand("collect")]
+        | Annotated[DataListConfig, tyro.conf.subcommand("list")]
+        | Annotated[DataShowConfig, tyro.conf.subcommand("show")]
+        | Annotated[DataDownloadConfig, tyro.conf.subcommand("download")]
     )
 
 

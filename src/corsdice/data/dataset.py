@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -135,3 +135,14 @@ def _with_next_observations(plain: dict[str, np.ndarray]) -> dict[str, np.ndarra
         "timeouts": timeouts[kept],
         "next_observations": following[kept],
     }
+
+
+def concatenate(parts: Sequence[Dataset]) -> Dataset:
+    return Dataset(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def select(dataset: Dataset, chosen: np.ndarray) -> Dataset:
+    """The episodes with these numbers, in this order."""
+    episodes = dataset.episodes
+    rows = np.concatenate([np.arange(episodes.starts[i], episodes.stops[i]) for i in chosen])
+    return Dataset(*(column[rows] for column in dataset))

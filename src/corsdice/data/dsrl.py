@@ -6,11 +6,13 @@ Names, sizes, horizons, cost limits and the ranges that DSRL normalises by. `dsr
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 from corsdice.errors import UserError
@@ -90,3 +92,17 @@ def dsrl_task(name: str) -> DsrlTask:
     if task := find_dsrl_task(name):
         return task
     raise UserError(f"unknown task {name!r}: `corsdice data list` shows the 38 of DSRL")
+
+
+def dsrl_directory() -> Path:
+    """Where DSRL itself keeps its files, so that those it has fetched are found."""
+    return Path(os.environ.get("DSRL_DATASET_DIR") or "~/.dsrl/datasets").expanduser()
+
+
+def dsrl_file(name: str) -> Path:
+    """The dataset of a task, which must be there."""
+    task = dsrl_task(name)
+    path = dsrl_directory() / task.dataset_file
+    if not path.is_file():
+        raise UserError(f"no file {path}: fetch it with `corsdice data download {task.task}`")
+    return path

@@ -2,7 +2,8 @@
 
 The arrays of a file are named as in `Dataset`. A table names them by column: `observation_0`, `observation_1`, …,
 `action_0`, …, `reward`, `cost`, `terminal`, `timeout`, and if it has them `next_observation_0`, …; `Columns` says
-otherwise. The format is told by the name: .hdf5 .h5 .npz .parquet .csv, or `minari:dataset-id`.
+otherwise. The format is told by the name: .hdf5 .h5 .npz .parquet .csv, `minari:dataset-id`, or `dsrl:task`
+for a file of DSRL in its cache.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from corsdice.data.dataset import REQUIRED, Dataset, dataset_from
+from corsdice.data.dsrl import dsrl_file
 from corsdice.errors import UserError
 from corsdice.files import atomic
 
@@ -47,7 +49,7 @@ def read(source: str | Path, columns: Columns | None = None) -> Dataset:
     """The dataset in a file, unjudged: `check` comes next."""
     if str(source).startswith("minari:"):
         return dataset_from(_read_minari(str(source).removeprefix("minari:")))
-    path = Path(source)
+    path = dsrl_file(str(source).removeprefix("dsrl:")) if str(source).startswith("dsrl:") else Path(source)
     if not path.is_file():
         raise UserError(f"no file {path}: check the path" if not path.exists() else f"{path} is not a file")
     try:

@@ -1,7 +1,7 @@
-"""Proximal policy optimisation (Schulman et al. 2017): an online agent whose snapshots make logs.
+"""Proximal policy optimisation (Schulman et al. 2017): an online agent, by which logs are made.
 
 The whole update is one program. Observations are normalised by their running mean and variance, rewards by the running
-deviation of the discounted return. `snapshots.py` steps the environments.
+deviation of the discounted return. `fleet.py` steps the environments.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RANGE = 10.0
 class Settings:
     """Of the training; the defaults suit MuJoCo's walkers for a million steps."""
 
-    steps: int
-    """Of all environments together; the learning rate falls to zero over them."""
+    steps: int | None = None
+    """Of all environments together; the learning rate falls to zero over them. None: it stays, and there is no end."""
     envs: int = 16
     rollout: int = 128
     """Steps of each environment between updates."""
@@ -43,6 +43,8 @@ class Settings:
 
     @property
     def iterations(self) -> int:
+        if self.steps is None:
+            raise ValueError("training without end has no number of iterations")
         return max(1, round(self.steps / (self.envs * self.rollout)))
 
 
@@ -143,8 +145,9 @@ def act(agent: Agent, key: jax.Array, step: int, observations: jax.Array, settin
 
 
 def _optimiser(settings: Settings) -> Any:
-    updates = settings.iterations * settings.epochs * settings.minibatches
-    rate = optax.linear_schedule(settings.learning_rate, 0.0, updates)
+    rate: Any = settings.learning_rate
+    if settings.steps is not None:
+        rate = optax.linear_schedule(rate, 0.0, settings.iterations * settings.epochs * settings.minibatches)
     return optax.chain(optax.clip_by_global_norm(settings.gradient_norm), optax.adam(rate, eps=1e-5))
 
 

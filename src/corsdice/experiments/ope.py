@@ -17,7 +17,7 @@ import numpy as np
 
 from corsdice import data, envs, ope
 from corsdice.data.dataset import Dataset
-from corsdice.envs.simulate import simulate_each
+from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
 from corsdice.experiments.configs import OpeTableConfig
 from corsdice.files import output_directory, provenance, write_csv, write_json
@@ -100,24 +100,35 @@ def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> It
     results = output_directory(out / "cells" / task)
     for index, member in enumerate(plan.members):
         path = results / f"{index}.json"
-        if not path.exists():
+        rows = json.loads(path.read_text()) if path.exists() else []
+        missing = [name for name in config.estimators if name not in {row["estimator"] for row in rows}]
+        if missing:
             policy = outcome.policy(index)
             if logged is None:
                 w = own_correction(outcome, index, evidence)
             else:
                 w = behaviour.policy_correction(behaviour.policy_log_density(evidence, policy), logged)
             question = ope.ask(evidence, policy, member.seed, w)
-            (truth,) = simulate_each([policy], environment_of(task), config.truth_episodes, 1, DISCOUNT, config.workers)
-            key = {"task": task, "alpha": config.alphas[index // config.seeds], "seed": member.seed}
-            write_json(
-                path,
-                [
-                    row
-                    for name, of in estimators.items()
-                    for row in records(key | {"estimator": name}, of(question), truth)
-                ],
+            truth = truth_in(rows) or simulate(
+                policy, environment_of(task), config.truth_episodes, 1, DISCOUNT, config.workers
             )
-        yield [row for row in json.loads(path.read_text()) if row["estimator"] in config.estimators]
+            key = {"task": task, "alpha": config.alphas[index // config.seeds], "seed": member.seed}
+            for name in missing:
+                rows += records(key | {"estimator": name}, estimators[name](question), truth)
+            write_json(path, rows)
+        yield [row for row in rows if row["estimator"] in config.estimators]
+
+
+def truth_in(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """What was simulated for the estimates that a cell already holds."""
+    return {
+        name: row[column]
+        for row in rows
+        for name, column in (
+            (f"discounted_{row['quantity']}", "truth"),
+            (f"discounted_{row['quantity']}_se", "truth_se"),
+        )
+    }
 
 
 def records(key: dict[str, Any], estimate: Estimate | EpisodeEstimate, truth: dict[str, float]) -> list[dict[str, Any]]:

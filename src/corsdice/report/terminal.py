@@ -23,8 +23,11 @@ from rich.text import Text
 
 
 @contextmanager
-def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
-    """Yields `advance(what, pieces=1)`, to be called after some of `total` pieces; shows a bar only on a terminal."""
+def progress(total: int | None, unit: str) -> Iterator[Callable[..., None]]:
+    """Yields `advance(what, pieces=1, total=None)`, to be called after some of `total` pieces.
+
+    A total that is known only later is told then. The bar is shown only on a terminal.
+    """
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -38,7 +41,7 @@ def progress(total: int, unit: str) -> Iterator[Callable[..., None]]:
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=total)
-        yield lambda what, pieces=1: bar.update(task, advance=pieces, description=what)
+        yield lambda what, pieces=1, total=None: bar.update(task, advance=pieces, total=total, description=what)
 
 
 class _Speed(ProgressColumn):
