@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all lint format bench clean
+.PHONY: demo test test-all lint format bench sim clean
 
 demo: .venv/core  ## the main job: logs, five methods, what they believe and what is true, and a report
 	$(BIN)/corsdice demo --out out/demo
@@ -26,6 +26,12 @@ format: .venv/dev
 bench: .venv/core  ## exact solvers against the number of states; training against this machine's matrix products
 	$(BIN)/corsdice bench tabular
 	$(BIN)/corsdice bench training
+
+# Their pins (gymnasium 0.28, pygame 2.1, numpy < 1.24) exclude every current Python, and are not needed.
+sim: .venv/dev  ## the simulators of DSRL; `corsdice doctor` then says that all 38 tasks run
+	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[sim]'
+	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet --no-deps safety-gymnasium==1.0.0 bullet-safety-gym==1.4.0
+	$(BIN)/corsdice doctor --quick
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "corsdice needs Python 3.11 or newer; set PYTHON=python3.x")'

@@ -6,3 +6,8 @@ class UserError(ValueError):
 
     The command line prints that line and exits with code 2; in Python it is an ordinary ValueError.
     """
+
+
+def one_line(message: object) -> str:
+    """What a terminal can show of it, whatever a server or a file has put into it."""
+    return "".join(letter for letter in " ".join(str(message).split()) if letter.isprintable())[:200]

@@ -117,5 +117,9 @@ def provenance(config: Any, seconds: float) -> dict[str, Any]:
         "corsdice": __version__,
         "config": dataclasses.asdict(config),
         "seconds": round(seconds, 2),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in ("jax", "numpy", "scipy")},
+        "versions": versions("jax", "numpy", "scipy"),
     }
+
+
+def versions(*packages: str) -> dict[str, str]:
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}

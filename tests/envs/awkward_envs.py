@@ -80,3 +80,26 @@ class StuckTwice(Stuck):
 
 for _kind in (Brief, Costless, Unbounded, StuckAndCostless, StuckAndDead, StuckTwice):
     gymnasium.register(f"awkward/{_kind.__name__}-v0", entry_point=_kind, disable_env_checker=True)
+
+
+class Slalom(gymnasium.Env):
+    """Earns what the action is, and above one half it costs 1; sees noise and the time."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def _seen(self):
+        return np.array([self.np_random.normal(), 0.1 * self.steps])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._seen(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._seen(), float(action[0]), False, False, {"cost": float(action[0] > 0.5)}
+
+
+def slalom():
+    return gymnasium.wrappers.TimeLimit(Slalom(), 10)

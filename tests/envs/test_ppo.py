@@ -123,17 +123,17 @@ def test_whole_episodes_and_no_more_than_needed():
 def collected(tmp_path_factory):
     path = tmp_path_factory.mktemp("collected") / "hopper.hdf5"
     options = [text for name, value in TINY.items() for text in (f"--{name}", str(value))]
-    assert main(["data", "collect", "hopper", "--out", str(path), *options]) == 0
+    assert main(["data", "snapshots", "hopper", "--out", str(path), *options]) == 0
     return path
 
 
-def test_collect_by_command_writes_logs_that_pass_the_checks(collected, capsys):
+def test_snapshots_by_command_writes_logs_that_pass_the_checks(collected, capsys):
     logs = data.check(data.read(collected), action_bounds=(-1, 1))
     assert logs.observations.shape[1:] == (11,)
     assert 1500 <= logs.transitions < 1700
     assert logs.terminals[logs.episodes.stops - 1].all()  # it falls long before the time limit
     assert set(np.unique(logs.costs)) == {0, 1}
-    assert main(["data", "collect", "hopper", "--out", str(collected)]) == 2
+    assert main(["data", "snapshots", "hopper", "--out", str(collected)]) == 2
     assert "choose another name, or --overwrite" in capsys.readouterr().err
 
 

@@ -1,19 +1,19 @@
-"""`corsdice data check`, `convert`, `make` and `collect`."""
+"""`corsdice data check`, `convert` and `make`."""
 
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from corsdice import data
 from corsdice.data import Columns, Profile
-from corsdice.data.formats import WRITERS
-from corsdice.errors import UserError
+from corsdice.data.provenance import made_here
+from corsdice.errors import UserError, one_line
 from corsdice.report import terminal
 
 
@@ -64,82 +64,40 @@ class DataMakeConfig:
             raise UserError(f"--episodes must be at least 1, got {self.episodes}")
 
 
-@dataclass(frozen=True)
-class DataCollectConfig:
-    """Train an online agent in MuJoCo and log snapshots of it, from untrained to trained (extra `mujoco`)."""
-
-    task: Annotated[str, tyro.conf.Positional]
-    """hopper, walker2d or halfcheetah; a step costs 1 above a speed limit."""
-    out: Path
-    """A .hdf5, .h5, .npz, .parquet or .csv file."""
-    steps: int = 1_000_000
-    """Of the simulator, to train for."""
-    transitions: int = 200_000
-    """To log, about: whole episodes, the same share from each snapshot."""
-    snapshots: int = 12
-    """Evenly spaced over the training; the first is untrained."""
-    penalty: float = 0.0
-    """The agent learns from reward - penalty cost; the logs hold both apart."""
-    seed: int = 0
-    overwrite: bool = False
-    """Replace the file if it exists."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("transitions", 1), ("snapshots", 2), ("penalty", 0), ("seed", 0)):
-            if not least <= getattr(self, name) < math.inf:
-                raise UserError(f"--{name} must be a number of at least {least}, got {getattr(self, name)}")
-        # Known before minutes of training, not after them.
-        if self.out.suffix.lower() not in WRITERS:
-            raise UserError(f"cannot tell the format of {self.out.name}: use one of {', '.join(WRITERS)}")
-        if not self.out.parent.is_dir():
-            raise UserError(f"no directory {self.out.parent}: make it first")
-
-
-def run(config: DataCheckConfig | DataConvertConfig | DataMakeConfig | DataCollectConfig) -> None:
+def run(config: DataCheckConfig | DataConvertConfig | DataMakeConfig) -> None:
     if isinstance(config, DataCheckConfig):
         dataset = data.check(data.read(config.source, config.columns), config.action_bounds)
-        profile = data.profile(dataset, config.limits)
+        profile, about = data.profile(dataset, config.limits), data.provenance(config.source)
         if config.json:
-            print(json.dumps(profile.as_dict(), indent=2))
+            print(json.dumps(profile.as_dict() | {"provenance": about}, indent=2))
         else:
-            show(config.source, profile)
+            show(config.source, profile, about)
         return
-    target = config.out if isinstance(config, DataCollectConfig) else config.target
-    if target.exists() and not config.overwrite:
-        raise UserError(f"{target} exists: choose another name, or --overwrite")
-    if isinstance(config, DataCollectConfig):
-        dataset = _collect(config)
-    elif isinstance(config, DataMakeConfig):
+    refuse_existing(config.target, config.overwrite)
+    if isinstance(config, DataMakeConfig):
         from corsdice import envs  # imports JAX
 
         dataset = envs.collect(envs.task_by_name(config.task), config.seed, config.episodes)
+        settings = {"task": config.task, "episodes": config.episodes, "seed": config.seed}
+        about = made_here(settings, packages=("jax", "numpy"))
     else:
         dataset = data.check(data.read(config.source, config.columns))
-    data.write(dataset, target)
+        about = data.provenance(config.source)
+    write(dataset, config.target, about)
+
+
+def refuse_existing(target: Path, overwrite: bool) -> None:
+    if target.exists() and not overwrite:
+        raise UserError(f"{target} exists: choose another name, or --overwrite")
+
+
+def write(dataset: data.Dataset, target: Path, about: Mapping[str, Any] | None) -> None:
+    data.write(dataset, target, about)
     episodes = len(dataset.episodes.starts)
     print(f"Wrote {dataset.transitions:,} transitions in {episodes:,} episodes to {target}")
 
 
-def _collect(config: DataCollectConfig) -> data.Dataset:
-    from corsdice.envs.snapshots import collect_snapshots  # imports JAX and MuJoCo
-
-    with terminal.progress(config.steps + config.transitions, "steps") as advance:
-
-        def progress(latest: float, steps: int) -> None:
-            advance("first episodes" if math.isnan(latest) else f"return {latest:,.0f}", steps)
-
-        return collect_snapshots(
-            config.task,
-            steps=config.steps,
-            transitions=config.transitions,
-            snapshots=config.snapshots,
-            penalty=config.penalty,
-            seed=config.seed,
-            progress=progress,
-        )
-
-
-def show(source: str, profile: Profile) -> None:
+def show(source: str, profile: Profile, about: Mapping[str, Any] | None) -> None:
     low, high = profile.action_range
     print(f"{source}: {profile.transitions:,} transitions in {profile.episodes:,} episodes, ", end="")
     print(f"{profile.terminated:,} terminated and {profile.episodes - profile.terminated:,} timed out")
@@ -163,3 +121,6 @@ def show(source: str, profile: Profile) -> None:
     for name, constant in (("observation", profile.constant_observations), ("action", profile.constant_actions)):
         if constant:
             print(f"{name} columns that never change: {', '.join(map(str, constant))}")
+    for name, value in (about or {}).items():
+        for each in value if isinstance(value, list) else [value]:
+            print(one_line(f"provenance, {name}: {each if isinstance(each, str) else json.dumps(each)}"))

@@ -90,23 +90,24 @@ def _list(config: DataListConfig) -> None:
 def _show(config: DataShowConfig) -> None:
     task = dsrl_task(config.task)
     path = _cached(task)
-    profile = None
+    profile = about = None
     if path:
         profile = data.profile(data.check(data.read(path)), (task.tight_cost_limit, *task.cost_limits))
+        about = data.provenance(path)
     if config.json:
-        print(json.dumps(_as_dict(task) | {"profile": profile and profile.as_dict()}, indent=2))
+        print(json.dumps(_as_dict(task) | {"profile": profile and profile.as_dict(), "provenance": about}, indent=2))
         return
     print(f"{', '.join(task.names)} ({task.suite})")
     print(f"observations ({task.obs_dim},), actions ({task.act_dim},), episodes of {task.horizon} steps")
     print(f"cost limits {_limits(task)} an episode; {task.tight_cost_limit:g} in the paper's Table 3")
-    _show_ranges(task, profile)
+    show_ranges(task, profile)
     if profile:
-        show(str(path), profile)
+        show(str(path), profile, about)
     else:
         print(f"{task.dataset_file} is not in {dsrl_directory()}: fetch it with `corsdice data download {task.task}`")
 
 
-def _show_ranges(task: DsrlTask, profile: Profile | None) -> None:
+def show_ranges(task: DsrlTask, profile: Profile | None) -> None:
     """What DSRL normalises by, beside what the file has."""
     rows = {"return": [task.min_return, task.max_return], "cost": [task.min_cost, task.max_cost]}
     if profile:

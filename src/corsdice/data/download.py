@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from corsdice.data.dsrl import DsrlTask
-from corsdice.data.resumable import FetchError, Progress, discard, fetch, one_line
-from corsdice.errors import UserError
+from corsdice.data.resumable import FetchError, Progress, discard, fetch
+from corsdice.errors import UserError, one_line
 from corsdice.files import output_directory
 
 SERVER = "http://data.offline-saferl.org/download"

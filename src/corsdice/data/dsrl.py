@@ -46,6 +46,11 @@ class DsrlTask:
         return re.sub(r"-\d+-\d+\.hdf5$", "", self.dataset_file)
 
     @property
+    def dataset_episodes(self) -> int:
+        """In DSRL's file, whose name ends with their number."""
+        return int(self.dataset_file.removesuffix(".hdf5").rpartition("-")[2])
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What it may be called: short, as the simulator, as DSRL's offline environment."""
         offline = self.id.replace("SafeMetaDrive", "OfflineMetadrive").replace("Safety", "Offline", 1)

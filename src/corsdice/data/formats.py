@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from corsdice.data.dataset import REQUIRED, Dataset, dataset_from
 from corsdice.data.dsrl import dsrl_file
+from corsdice.data.provenance import NAME, as_text, stored
 from corsdice.errors import UserError
 from corsdice.files import atomic
 
@@ -49,9 +50,7 @@ def read(source: str | Path, columns: Columns | None = None) -> Dataset:
     """The dataset in a file, unjudged: `check` comes next."""
     if str(source).startswith("minari:"):
         return dataset_from(_read_minari(str(source).removeprefix("minari:")))
-    path = dsrl_file(str(source).removeprefix("dsrl:")) if str(source).startswith("dsrl:") else Path(source)
-    if not path.is_file():
-        raise UserError(f"no file {path}: check the path" if not path.exists() else f"{path} is not a file")
+    path = _existing_file(source)
     try:
         reader = READERS[path.suffix.lower()]
     except KeyError:
@@ -59,15 +58,28 @@ def read(source: str | Path, columns: Columns | None = None) -> Dataset:
     return dataset_from(reader(path, columns or Columns()))
 
 
-def write(dataset: Dataset, target: str | Path) -> None:
-    """Writes the dataset, whole or not at all, in the format that the name tells."""
+def provenance(source: str | Path) -> dict[str, Any] | None:
+    """Where the dataset in a file comes from, as far as the file says; nothing that it says is trusted."""
+    return None if str(source).startswith("minari:") else stored(_existing_file(source))
+
+
+def _existing_file(source: str | Path) -> Path:
+    path = dsrl_file(str(source).removeprefix("dsrl:")) if str(source).startswith("dsrl:") else Path(source)
+    if not path.is_file():
+        raise UserError(f"no file {path}: check the path" if not path.exists() else f"{path} is not a file")
+    return path
+
+
+def write(dataset: Dataset, target: str | Path, about: Mapping[str, Any] | None = None) -> None:
+    """Writes the dataset, whole or not at all, in the format that the name tells, with where it comes from."""
     path = Path(target)
     if path.suffix.lower() not in WRITERS:
         raise UserError(f"cannot tell the format of {path.name}: use one of {', '.join(WRITERS)}")
     if not path.parent.is_dir():
         raise UserError(f"no directory {path.parent}: make it first")
+    text = None if about is None else as_text(about)
     with atomic(path) as temporary:
-        WRITERS[path.suffix.lower()](dataset, temporary)
+        WRITERS[path.suffix.lower()](dataset, temporary, text)
 
 
 def _read_hdf5(path: Path, _: Columns) -> dict[str, np.ndarray]:
@@ -191,16 +203,21 @@ def _read_minari(name: str) -> dict[str, np.ndarray]:
     return {array: np.concatenate(values) for array, values in parts.items() if values}
 
 
-def _write_hdf5(dataset: Dataset, path: Path) -> None:
+def _write_hdf5(dataset: Dataset, path: Path, about: str | None) -> None:
     import h5py
 
     with h5py.File(path, "w") as file:
         for name, array in dataset._asdict().items():
             file.create_dataset(name, data=array, compression="gzip", compression_opts=1)
+        if about is not None:
+            file.attrs[NAME] = about
 
 
-def _write_npz(dataset: Dataset, path: Path) -> None:
-    np.savez(path, **dataset._asdict())
+def _write_npz(dataset: Dataset, path: Path, about: str | None) -> None:
+    arrays = dataset._asdict()
+    if about is not None:
+        arrays[NAME] = np.array(about.encode())  # bytes, which need no pickle
+    np.savez(path, **arrays)
 
 
 def _to_table(dataset: Dataset) -> Any:
@@ -217,13 +234,14 @@ def _to_table(dataset: Dataset) -> Any:
     return pyarrow.table(columns)
 
 
-def _write_parquet(dataset: Dataset, path: Path) -> None:
+def _write_parquet(dataset: Dataset, path: Path, about: str | None) -> None:
     import pyarrow.parquet
 
-    pyarrow.parquet.write_table(_to_table(dataset), path)
+    table = _to_table(dataset).replace_schema_metadata(None if about is None else {NAME: about})
+    pyarrow.parquet.write_table(table, path)
 
 
-def _write_csv(dataset: Dataset, path: Path) -> None:
+def _write_csv(dataset: Dataset, path: Path, _: str | None) -> None:
     import pyarrow.csv
 
     table = _to_table(dataset)
@@ -245,7 +263,7 @@ READERS: dict[str, Reader] = {
     ".parquet": _read_table,
     ".csv": _read_table,
 }
-WRITERS: dict[str, Callable[[Dataset, Path], None]] = {
+WRITERS: dict[str, Callable[[Dataset, Path, str | None], None]] = {
     ".hdf5": _write_hdf5,
     ".h5": _write_hdf5,
     ".npz": _write_npz,

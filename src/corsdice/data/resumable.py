@@ -23,7 +23,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from corsdice import __version__
-from corsdice.errors import UserError
+from corsdice.errors import UserError, one_line
 from corsdice.files import write_json
 
 LARGEST = 20 * 10**9
@@ -77,11 +77,6 @@ def discard(part: Path) -> None:
     """The note goes first, so that it never describes another part."""
     _note_of(part).unlink(missing_ok=True)
     part.unlink(missing_ok=True)
-
-
-def one_line(message: object) -> str:
-    """What a terminal can show of it, whatever a server has put into it."""
-    return "".join(letter for letter in " ".join(str(message).split()) if letter.isprintable())[:200]
 
 
 def _attempt(url: str, part: Path, timeout: float, progress: Progress) -> None:

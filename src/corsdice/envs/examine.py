@@ -54,6 +54,12 @@ def versions(suite: str) -> dict[str, str | None]:
     return found
 
 
+def simulator_versions() -> dict[str, str]:
+    """Of every package here that moves bodies."""
+    found = {name: number for suite in PACKAGES for name, number in versions(suite).items()}
+    return {name: number for name, number in found.items() if number is not None}
+
+
 def examine(suite: str, tasks: Sequence[str]) -> Iterator[Finding]:
     """One finding for each task. A simulator that takes its process down with it is a finding too."""
     pool = ProcessPoolExecutor(1, get_context("spawn"))

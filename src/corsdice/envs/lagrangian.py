@@ -1,26 +1,24 @@
 """Logs of an online agent: PPO on r - λc, with λ moved so that an episode costs about a given limit.
 
-All its episodes are kept, from the first clumsy ones on, as in DSRL. An agent works in a directory of its own and puts
-its episodes and itself there every CHUNK seconds: a killed one goes on from its latest chunk.
+All its episodes are kept, from the first clumsy ones on, as in DSRL.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from corsdice import data, files
+from corsdice import files
 from corsdice.data.dataset import Dataset, concatenate, dataset_from
+from corsdice.envs.errands import CHUNK, Errand, progress_of, save
 from corsdice.envs.fleet import Fleet, into_box
-from corsdice.envs.ppo import Batch, Learner, Settings, start, update
+from corsdice.envs.ppo import Batch, Settings, start, update
 from corsdice.envs.simulators import make
 
 if TYPE_CHECKING:
@@ -28,25 +26,9 @@ if TYPE_CHECKING:
 
     Env = gymnasium.Env[Any, Any]
 
-CHUNK = 30.0
-"""Seconds of work between two savings."""
 PROPORTIONAL, INTEGRAL = 0.5, 0.05
 MOST = 20.0
 """The largest multiplier, in units of `Multiplier.price`."""
-
-
-@dataclass(frozen=True)
-class Errand:
-    """One agent's work."""
-
-    env: str
-    limit: float
-    """Undiscounted cost of an episode to aim at."""
-    seconds: float
-    """To work for, over all its runs together."""
-    seed: int
-    directory: str
-    settings: Settings = field(default_factory=Settings)
 
 
 class Multiplier(NamedTuple):
@@ -73,68 +55,49 @@ class Multiplier(NamedTuple):
         return Multiplier(integral, price), weight * price
 
 
-class Progress(NamedTuple):
-    """What an agent says of itself after a chunk."""
-
-    limit: float
-    seconds: float
-    steps: int
-    latest_return: float
-    latest_cost: float
-
-
-def carry_out(errand: Errand, tell: Callable[[Progress], None] = lambda progress: None) -> list[str]:
-    """Works until the time is used up; the paths of the episodes, in their order."""
+def learn(errand: Errand, settings: Settings | None = None) -> None:
+    """Works until the errand is over."""
+    settings = settings or Settings()
     directory = files.output_directory(Path(errand.directory))
-    settings = errand.settings
+    done = progress_of(errand)
     envs = [make(errand.env) for _ in range(settings.envs)]
     box: Any = envs[0].action_space
-    fleet = Fleet(envs, errand.seed)
+    fleet = Fleet(envs, errand.seed + 7919 * done.chunks)  # else a second run would begin the first episodes again
     key = jax.random.key(errand.seed)
     learner = start(key, fleet.observations.shape[-1], box.shape[0], settings)
     state = directory / "agent.safetensors"
-    multiplier, iteration, spent, chunks = Multiplier(), 0, 0.0, 0
-    if state.exists():
+    if done.chunks:
         learner = jax.tree.map(jax.numpy.asarray, files.read_tensors(state, learner))
-        said = json.loads(files.read_tensors_metadata(state)["progress"])
-        multiplier = Multiplier(said["integral"], said["price"])
-        iteration, spent, chunks = said["iteration"], said["spent"], said["chunks"]
-        fleet = Fleet(envs, errand.seed + 7919 * chunks)  # else the first episodes would be begun again
-    penalty, episodes = 0.0, OpenEpisodes(envs)
-    while spent < errand.seconds:
-        begun = time.monotonic()
-        while (used := time.monotonic() - begun) < min(CHUNK, errand.seconds - spent):
-            act_key, update_key = jax.random.split(jax.random.fold_in(key, iteration))
+    multiplier, penalty = Multiplier(done.integral, done.price), done.integral * done.price
+    open_episodes = OpenEpisodes(envs)
+    while not errand.over(done):
+        begun, chunk = time.monotonic(), done
+        while chunk is done or (time.monotonic() - begun < CHUNK and not errand.over(chunk)):
+            act_key, update_key = jax.random.split(jax.random.fold_in(key, chunk.iteration))
             batch = fleet.rollout(learner.agent, act_key, settings)
-            episodes.add(batch)
+            open_episodes.add(batch)
             learner = update(learner, batch, update_key, penalty, settings)
             multiplier, penalty = multiplier.moved(batch, fleet.latest[1], errand.limit)
-            iteration += 1
-        spent += used
-        _save(directory, chunks, episodes.take(), learner, {
-            **multiplier._asdict(), "iteration": iteration, "spent": spent, "chunks": chunks + 1,
-        })  # fmt: skip
-        chunks += 1
-        tell(Progress(errand.limit, spent, iteration * settings.envs * settings.rollout, *fleet.latest))
+            chunk = replace(
+                chunk,
+                seconds=done.seconds + time.monotonic() - begun,
+                steps=chunk.steps + settings.envs * settings.rollout,
+                iteration=chunk.iteration + 1,
+            )
+        ended = open_episodes.take()
+        done = replace(
+            chunk,
+            chunks=chunk.chunks + 1,
+            episodes=chunk.episodes + (len(ended.episodes.starts) if ended else 0),
+            latest_return=fleet.latest[0],
+            latest_cost=fleet.latest[1],
+            integral=multiplier.integral,
+            price=multiplier.price,
+        )
+        files.write_tensors(state, learner)
+        save(errand, done, ended)
     for env in envs:
         env.close()
-    return [str(path) for path in parts(directory)]
-
-
-def parts(directory: Path) -> list[Path]:
-    """The files of episodes that are whole, in their order."""
-    state = directory / "agent.safetensors"
-    if not state.exists():
-        return []
-    chunks = json.loads(files.read_tensors_metadata(state)["progress"])["chunks"]
-    return [path for chunk in range(chunks) if (path := directory / f"{chunk:04}.hdf5").exists()]
-
-
-def _save(directory: Path, chunk: int, done: Dataset | None, learner: Learner, said: dict[str, Any]) -> None:
-    """Episodes first: an agent that says it has done a chunk has its episodes on disk."""
-    if done is not None:
-        data.write(done, directory / f"{chunk:04}.hdf5")
-    files.write_tensors(directory / "agent.safetensors", learner, {"progress": json.dumps(said)})
 
 
 class OpenEpisodes:
@@ -143,7 +106,7 @@ class OpenEpisodes:
     def __init__(self, envs: list[Env]) -> None:
         self._env = envs[0]
         self._open: list[list[Batch]] = [[] for _ in envs]
-        self._done: list[Dataset] = []
+        self._ended: list[Dataset] = []
 
     def add(self, batch: Batch) -> None:
         batch = jax.device_get(batch)
@@ -155,13 +118,13 @@ class OpenEpisodes:
                 continue
             cut = int(ends[-1]) + 1
             whole = [*before, jax.tree.map(lambda column, cut=cut: column[:cut], rows)]
-            self._done.append(self._dataset(jax.tree.map(lambda *columns: np.concatenate(columns), *whole)))
+            self._ended.append(self._dataset(jax.tree.map(lambda *columns: np.concatenate(columns), *whole)))
             self._open[e] = [jax.tree.map(lambda column, cut=cut: column[cut:], rows)]
 
     def take(self) -> Dataset | None:
         """The episodes that ended since this was last asked."""
-        done, self._done = self._done, []
-        return concatenate(done) if done else None
+        ended, self._ended = self._ended, []
+        return concatenate(ended) if ended else None
 
     def _dataset(self, rows: Batch) -> Dataset:
         columns = {name: np.asarray(column) for name, column in rows._asdict().items()}

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from concurrent.futures import as_completed
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from threading import Thread
 from typing import Any
 
 import jax
 import numpy as np
 
 from corsdice.envs.points import TASKS
+from corsdice.envs.processes import processes
 from corsdice.envs.rollout import evaluate
 from corsdice.envs.simulators import alone_in_its_process, make
 from corsdice.errors import UserError
@@ -63,7 +58,7 @@ def simulate_each(
     else:
         # The policy travels as NumPy arrays and the actor's description: nothing of this process's JAX.
         sent = [(replace(policy, params=jax.device_get(policy.params)), group) for policy, group in jobs]
-        with _processes(min(workers, len(jobs)), env) as pool:
+        with processes(min(workers, len(jobs)), env) as pool:
             futures = [pool.submit(play, *job) for job in sent]
             for future in as_completed(futures):
                 future.result()  # so that an error is told when it happens, not when its turn comes
@@ -138,40 +133,6 @@ def _actions(
 def _reset_seed(seed: int, episode: int) -> int:
     """A 32-bit number, which every simulator takes."""
     return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
-
-
-@contextmanager
-def _processes(workers: int, env: str) -> Iterator[Executor]:
-    """Processes that end when this block does, whatever ends it.
-
-    Each holds one end of a pipe whose other end is here alone. An error, Ctrl-C and the death of this process all cut
-    it, and then the workers end too, in the middle of a step if need be.
-    """
-    context = get_context("spawn")  # a fork would copy the locks of JAX's threads
-    theirs, ours = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(workers, context, _attend, (theirs,))
-    try:
-        for _ in range(workers):
-            pool.submit(os.getpid)  # starts one: the death of a process that the last job starts may go unnoticed
-        yield pool
-        pool.shutdown()
-    except BrokenProcessPool as error:
-        raise UserError(f"a process that ran {env} died: --workers 1 runs it in this one and shows why") from error
-    finally:
-        ours.close()
-        pool.shutdown(cancel_futures=True)
-        theirs.close()
-
-
-def _attend(line: Connection) -> None:
-    """In a worker: ends it when the line is cut. Ctrl-C is the parent's to answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def end() -> None:
-        wait([line])
-        os._exit(1)
-
-    Thread(target=end, daemon=True).start()
 
 
 def _check_fit(policy: Policy, env: str, observations: tuple[int, ...] | None, actions: tuple[int, ...] | None) -> None:

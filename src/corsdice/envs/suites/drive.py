@@ -46,7 +46,7 @@ def make(task: DsrlTask) -> gymnasium.Env[Any, Any]:
             "num_scenarios": 1,
             "traffic_density": DENSITY[traffic],
             "traffic_mode": TrafficMode.Hybrid,
-            "random_traffic": True,
+            "random_traffic": False,  # which here means that it can be seeded; `Drive` seeds it anew for each episode
             "accident_prob": 0.0,
             "crash_vehicle_penalty": 0.0,
             "horizon": task.horizon,
@@ -71,7 +71,7 @@ class Drive(SafeMetaDriveEnv, gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return super().reset()
 
     def _reset_global_seed(self, seed: int | None = None) -> None:
-        """Draws the traffic of each episode anew: 0.4.3 would repeat that of the map, `random_traffic` or not."""
+        """Draws the traffic of each episode anew, as DSRL does, but so that it can be repeated."""
         super()._reset_global_seed(seed)
         self.engine.traffic_manager.seed(int(self._traffic.integers(2**31)))
 
