@@ -151,7 +151,7 @@ def test_the_seed_decides_everything(collected):
     ("arguments", "says"),
     [
         (("ant",), "choose one of hopper, walker2d, halfcheetah"),
-        (("hopper", "--snapshots", "1"), "--snapshots must be a number of at least 2, got 1"),
+        (("hopper", "--snapshots", "0"), "--snapshots must be a number of at least 1, got 0"),
         (("hopper", "--snapshots", "9", "--steps", "4096"), "too few for 9 snapshots: train for 16384"),
         (("hopper", "--penalty", "nan"), "--penalty must be a number of at least 0, got nan"),
         (("hopper", "--out", "logs.txt"), "use one of .hdf5"),
@@ -160,5 +160,5 @@ def test_the_seed_decides_everything(collected):
 )
 def test_mistakes_are_told_before_any_training(arguments, says, capsys, tmp_path):
     out = () if "--out" in arguments else ("--out", str(tmp_path / "logs.npz"))
-    assert main(["data", "collect", *arguments, *out]) == 2
+    assert main(["data", "snapshots", *arguments, *out]) == 2
     assert says in capsys.readouterr().err

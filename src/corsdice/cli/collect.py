@@ -73,7 +73,7 @@ class DataSnapshotsConfig:
     transitions: int = 200_000
     """To log, about: whole episodes, the same share from each snapshot."""
     snapshots: int = 12
-    """Evenly spaced over the training; the first is untrained."""
+    """Evenly spaced over the training, from untrained to final; 1 is the final one alone."""
     penalty: float = 0.0
     """The agent learns from reward - penalty cost; the logs hold both apart."""
     seed: int = 0
@@ -81,7 +81,7 @@ class DataSnapshotsConfig:
     """Replace the file if it exists."""
 
     def __post_init__(self) -> None:
-        _at_least(self, steps=1, transitions=1, snapshots=2, penalty=0, seed=0)
+        _at_least(self, steps=1, transitions=1, snapshots=1, penalty=0, seed=0)
         _check_target(self.out)
 
 

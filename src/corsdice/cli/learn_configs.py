@@ -10,9 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from corsdice.data import Columns
-from corsdice.experiments.configs import EstimatorName
-
-AlgorithmName = Literal["corsdice", "semidice", "naive-semidice", "optidice", "coptidice", "bc-all", "bc-safe"]
+from corsdice.experiments.configs import AlgorithmName, EstimatorName
 
 
 @dataclass(frozen=True)
@@ -28,9 +26,7 @@ class TrainConfig:
     """Directory of the run."""
     cost_limit: tuple[float, ...]
     """What an episode may cost, undiscounted; several limits are trained side by side."""
-    algorithm: Literal["corsdice", "semidice", "naive-semidice", "optidice", "coptidice", "bc-all", "bc-safe"] = (
-        "corsdice"
-    )
+    algorithm: AlgorithmName = "corsdice"
     alpha: tuple[float, ...] = (0.3,)
     """How closely to stay with the logs, whatever the scale of the reward; several are trained side by side."""
     seeds: int = 1

@@ -15,11 +15,14 @@ from typing import Annotated, Any
 import tyro
 
 from corsdice import __version__
-from corsdice.cli.data import DataCheckConfig, DataCollectConfig, DataConvertConfig, DataMakeConfig
+from corsdice.cli.collect import DataCollectConfig, DataSnapshotsConfig
+from corsdice.cli.data import DataCheckConfig, DataConvertConfig, DataMakeConfig
 from corsdice.cli.doctor import DoctorConfig
 from corsdice.cli.dsrl import DataDownloadConfig, DataListConfig, DataShowConfig
+from corsdice.cli.filter import DataFilterConfig
 from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
 from corsdice.errors import UserError
+from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
 from corsdice.experiments.configs import (
     BenchTabularConfig,
     BenchTrainingConfig,
@@ -34,8 +37,10 @@ from corsdice.experiments.configs import (
 RUNNERS = {
     DataCheckConfig: "corsdice.cli.data",
     DataConvertConfig: "corsdice.cli.data",
+    DataFilterConfig: "corsdice.cli.filter",
     DataMakeConfig: "corsdice.cli.data",
-    DataCollectConfig: "corsdice.cli.data",
+    DataCollectConfig: "corsdice.cli.collect",
+    DataSnapshotsConfig: "corsdice.cli.collect",
     DataListConfig: "corsdice.cli.dsrl",
     DataShowConfig: "corsdice.cli.dsrl",
     DataDownloadConfig: "corsdice.cli.dsrl",
@@ -50,6 +55,7 @@ RUNNERS = {
     CalibrationConfig: "corsdice.experiments.calibration",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
+    BenchDsrlConfig: "corsdice.experiments.bench_dsrl",
     DemoConfig: "corsdice.experiments.demo",
     DoctorConfig: "corsdice.cli.doctor",
 }
@@ -71,23 +77,26 @@ class Reproduce:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure time and memory on this machine."""
+    """Measure time and memory on this machine, or policies by DSRL's protocol."""
 
     subject: (
         Annotated[BenchTabularConfig, tyro.conf.subcommand("tabular")]
         | Annotated[BenchTrainingConfig, tyro.conf.subcommand("training")]
+        | Annotated[BenchDsrlConfig, tyro.conf.subcommand("dsrl")]
     )
 
 
 @dataclass(frozen=True)
 class Data:
-    """Look at logged data, bring it into another format, make some, or fetch DSRL's."""
+    """Look at logged data, bring it into another format, filter it, make some, or fetch DSRL's."""
 
     action: (
         Annotated[DataCheckConfig, tyro.conf.subcommand("check")]
         | Annotated[DataConvertConfig, tyro.conf.subcommand("convert")]
+        | Annotated[DataFilterConfig, tyro.conf.subcommand("filter")]
         | Annotated[DataMakeConfig, tyro.conf.subcommand("make")]
         | Annotated[DataCollectConfig, tyro.conf.subcommand("collect")]
+        | Annotated[DataSnapshotsConfig, tyro.conf.subcommand("snapshots")]
         | Annotated[DataListConfig, tyro.conf.subcommand("list")]
         | Annotated[DataShowConfig, tyro.conf.subcommand("show")]
         | Annotated[DataDownloadConfig, tyro.conf.subcommand("download")]

@@ -37,7 +37,8 @@ def collect_snapshots(
     """Trains an agent of a velocity task for `steps` and logs `snapshots` of it, evenly spaced, in their order.
 
     Each gives about the same share of the transitions, as whole episodes of its stochastic policy. The first has not
-    learned at all, the last is the final one. The agent learns from reward - penalty cost; the logs hold both apart.
+    learned at all, the last is the final one, and a single one is that. The agent learns from reward - penalty cost; the
+    logs hold both apart.
     """
     import gymnasium
 
@@ -48,7 +49,7 @@ def collect_snapshots(
         least = (snapshots - 1) * settings.envs * settings.rollout
         raise UserError(f"{steps} steps are too few for {snapshots} snapshots: train for {least} or keep fewer")
     envs = [gymnasium.make(name) for _ in range(settings.envs)]
-    chosen = np.linspace(0, settings.iterations, snapshots).round()
+    chosen = np.linspace(settings.iterations, 0, snapshots).round()
     kept = []
     for iteration, (agent, latest) in enumerate(train(envs, settings, seed, penalty)):
         if iteration in chosen:

@@ -7,23 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from corsdice.errors import UserError
-
-
-def _at_least(minimum: float, **values: float) -> None:
-    for name, value in values.items():
-        if not value >= minimum:
-            raise UserError(f"--{name.replace('_', '-')} must be at least {minimum}, got {value}")
-
-
-def _positive(**values: tuple[float, ...]) -> None:
-    for name, given in values.items():
-        if not given or not all(0 < value < float("inf") for value in given):
-            raise UserError(f"--{name.replace('_', '-')} must be positive numbers, got {given}")
-
-
-def _discount(discount: float) -> None:
-    if not 0 <= discount < 1:
-        raise UserError(f"--discount must be in [0, 1), got {discount}")
+from corsdice.experiments.checks import at_least, discount_below_one, positive, task_files
 
 
 @dataclass(frozen=True)
@@ -61,11 +45,11 @@ class RandomMDPConfig:
     """Whether reward keeps flowing at the goal, or acting there ends the episode."""
 
     def __post_init__(self) -> None:
-        _at_least(1, runs=self.runs, trajectories=self.trajectories, horizon=self.horizon, actions=self.actions)
-        _at_least(1, successors=self.successors)
-        _at_least(max(2, self.successors), states=self.states)
-        _discount(self.discount)
-        _positive(alphas=self.alphas)
+        at_least(1, runs=self.runs, trajectories=self.trajectories, horizon=self.horizon, actions=self.actions)
+        at_least(1, successors=self.successors)
+        at_least(max(2, self.successors), states=self.states)
+        discount_below_one(self.discount)
+        positive(alphas=self.alphas)
         if not self.betas or not all(0 < beta < 1 for beta in self.betas):
             raise UserError(f"--betas must lie strictly between 0 and 1, got {self.betas}")
         if len(self.alphas) != len(self.betas):
@@ -93,8 +77,8 @@ class FourRoomsConfig:
     """Share of the optimal policy in the behaviour policy; the rest is uniform."""
 
     def __post_init__(self) -> None:
-        _positive(alpha=(self.alpha,))
-        _discount(self.discount)
+        positive(alpha=(self.alpha,))
+        discount_below_one(self.discount)
         for name, share in (("slip", self.slip), ("optimality", self.optimality)):
             if not 0 <= share < 1:
                 raise UserError(f"--{name} must be in [0, 1), got {share}")
@@ -136,10 +120,10 @@ class ConstrainedMDPConfig:
     discount: float = 0.95
 
     def __post_init__(self) -> None:
-        _at_least(1, runs=self.runs, trajectories=self.trajectories, horizon=self.horizon, patients=self.patients)
-        _positive(alpha=(self.alpha,), limits=self.limits)
-        _positive(sepsis_alpha=(self.sepsis_alpha,), sepsis_limits=self.sepsis_limits)
-        _discount(self.discount)
+        at_least(1, runs=self.runs, trajectories=self.trajectories, horizon=self.horizon, patients=self.patients)
+        positive(alpha=(self.alpha,), limits=self.limits)
+        positive(sepsis_alpha=(self.sepsis_alpha,), sepsis_limits=self.sepsis_limits)
+        discount_below_one(self.discount)
         if not self.problems:
             raise UserError("--problems must name at least one of: random, sepsis")
         if not self.methods:
@@ -155,7 +139,7 @@ class BenchTabularConfig:
     """Timed solves after compilation; the median is shown."""
 
     def __post_init__(self) -> None:
-        _at_least(1, repeats=self.repeats)
+        at_least(1, repeats=self.repeats)
         if not self.states or not all(states >= 5 for states in self.states):
             raise UserError(f"--states must be at least 5 each, got {self.states}")
 
@@ -181,9 +165,9 @@ class DemoConfig:
     truth_episodes: int = 1000
 
     def __post_init__(self) -> None:
-        _at_least(1, seeds=self.seeds, steps=self.steps, clone_steps=self.clone_steps, batch_size=self.batch_size)
-        _at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
-        _positive(limit=(self.limit,), widths=tuple(map(float, self.widths)))
+        at_least(1, seeds=self.seeds, steps=self.steps, clone_steps=self.clone_steps, batch_size=self.batch_size)
+        at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
+        positive(limit=(self.limit,), widths=tuple(map(float, self.widths)))
 
 
 @dataclass(frozen=True)
@@ -196,10 +180,12 @@ class BenchTrainingConfig:
     """Timed updates of all members together."""
 
     def __post_init__(self) -> None:
-        _positive(populations=tuple(map(float, self.populations)))
-        _at_least(1, updates=self.updates)
+        positive(populations=tuple(map(float, self.populations)))
+        at_least(1, updates=self.updates)
 
 
+AlgorithmName = Literal["corsdice", "semidice", "naive-semidice", "optidice", "coptidice", "bc-all", "bc-safe"]
+EmbeddedTask = Literal["point-circle", "point-run", "point-ridge"]
 OpeTask = Literal["point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah"]
 EstimatorName = Literal[
     "extraction",
@@ -256,24 +242,20 @@ class OpeTableConfig:
     """Processes that simulate a MuJoCo task."""
 
     def __post_init__(self) -> None:
-        _at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
-        _at_least(
+        at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
+        at_least(
             1, estimator_steps=self.estimator_steps, collect_steps=self.collect_steps, evidence_rows=self.evidence_rows
         )
-        _at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
-        _positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
-        _positive(estimator_widths=tuple(map(float, self.estimator_widths)))
+        at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
+        positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
+        positive(estimator_widths=tuple(map(float, self.estimator_widths)))
         if not self.tasks or not self.estimators:
             raise UserError("--tasks and --estimators must name at least one each")
         self.files()
 
     def files(self) -> dict[str, Path]:
         """The file that --data names for a task."""
-        pairs = [entry.partition("=") for entry in self.data]
-        for task, _, file in pairs:
-            if task not in self.tasks or not file:
-                raise UserError(f"--data takes task=file with one of --tasks, got {task!r}")
-        return {task: Path(file) for task, _, file in pairs}
+        return task_files(self.data, self.tasks)
 
 
 @dataclass(frozen=True)
@@ -282,7 +264,7 @@ class CalibrationConfig:
 
     out: Path = Path("out/calibration")
     """Where the logs, the run, results.csv, summary.json and calibration.png go."""
-    task: Literal["point-circle", "point-run", "point-ridge"] = "point-circle"
+    task: EmbeddedTask = "point-circle"
     limits: tuple[float, ...] = (10.0, 20.0, 40.0)
     """Undiscounted cost an episode may have."""
     alphas: tuple[float, ...] = (0.1, 0.3, 1.0)
@@ -296,6 +278,6 @@ class CalibrationConfig:
     truth_episodes: int = 2000
 
     def __post_init__(self) -> None:
-        _at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size)
-        _at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
-        _positive(limits=self.limits, alphas=self.alphas, widths=tuple(map(float, self.widths)))
+        at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size)
+        at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
+        positive(limits=self.limits, alphas=self.alphas, widths=tuple(map(float, self.widths)))

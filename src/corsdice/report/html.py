@@ -14,11 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from corsdice.files import atomic
+from corsdice.report.templates import page_template
 
 JSON = dict[str, Any]
 Member = Mapping[str, Any]
@@ -55,15 +55,8 @@ def render(report: Mapping[str, Any]) -> str:
     """The page of `report`, a mapping of JSON's types whose numbers may be NaN or infinite."""
     members = report["members"]
     looks = Looks(members)
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "interval": interval, "percent": percent, "status": status}
-    return environment.get_template("report.html.j2").render(
+    template = page_template("report.html.j2", number=number, interval=interval, percent=percent, status=status)
+    return template.render(
         report=report,
         verdicts=[verdict(limit, [m for m in members if m["cost_limit"] == limit]) for limit in looks.limits],
         charts=charts(members, looks),

@@ -49,7 +49,7 @@ class _Speed(ProgressColumn):
         return Text(f"{task.speed:,.0f}/s" if task.speed and task.speed >= 10 else "")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
     table = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)

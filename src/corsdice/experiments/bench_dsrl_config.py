@@ -1,0 +1,116 @@
+"""The settings of `corsdice bench dsrl`. Light on purpose: nothing here imports JAX."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from corsdice.data.dsrl import DSRL_TASKS, find_dsrl_task
+from corsdice.errors import UserError
+from corsdice.experiments.checks import at_least, positive, task_files
+from corsdice.experiments.configs import AlgorithmName, EmbeddedTask
+
+EMBEDDED = get_args(EmbeddedTask)
+EMBEDDED_LIMITS, EMBEDDED_TIGHT_LIMIT = (10.0, 20.0, 40.0), 5.0
+"""Those of DSRL's Bullet tasks, whose idea the embedded ones follow."""
+CLONES = ("bc-all", "bc-safe")
+"""Nothing in a clone depends on α."""
+
+
+@dataclass(frozen=True)
+class BenchDsrlConfig:
+    """DSRL's protocol: policies for several cost limits and seeds, estimated, simulated, and tabulated as in the paper.
+
+    Run it again with the same options to go on from where it was stopped.
+    """
+
+    out: Path = Path("out/dsrl")
+    """Where the runs, results.csv, summary.json and table.csv, .tex and .html go. What is done is not done again."""
+    tasks: tuple[str, ...] = ()
+    """By any of their names, all 38 of DSRL unless said; or embedded ones (point-circle, point-run, point-ridge)."""
+    algorithms: tuple[AlgorithmName, ...] = ("corsdice", "coptidice", "bc-all", "bc-safe")
+    limits: tuple[float, ...] = ()
+    """What an episode may cost, undiscounted, in every task; a task's own three unless said."""
+    tight: bool = False
+    """A task's one tight limit, 10 or 5, instead."""
+    alphas: tuple[float, ...] = (0.1, 0.3, 1.0)
+    """How closely to stay with the logs; which one is reported is the selection's business. Clones have none."""
+    seeds: int = 5
+    steps: int = 20_000
+    """Updates of each policy; 100,000 in DSRL, a million in the paper."""
+    widths: tuple[int, ...] = (256, 256)
+    batch_size: int = 256
+    episodes: int = 20
+    """Simulated episodes of each policy."""
+    data: tuple[str, ...] = ()
+    """Logs to use instead of DSRL's own, as task=file."""
+    logged_episodes: int = 1000
+    """Of an embedded task, whose logs are made here."""
+    workers: int = min(2, os.cpu_count() or 1)
+    """Processes that simulate; the results do not depend on it."""
+    published: bool = False
+    """Show the paper's numbers beside the oracle's."""
+
+    def __post_init__(self) -> None:
+        at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
+        at_least(2, episodes=self.episodes, logged_episodes=self.logged_episodes)
+        positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
+        for limit in self.limits:
+            at_least(0, limits=limit)
+        if self.limits and self.tight:
+            raise UserError("--limits and --tight exclude each other: leave one out")
+        if self.published and (self.limits or self.tight):
+            raise UserError("--published numbers are means over a task's own limits: leave out --limits and --tight")
+        if not self.algorithms:
+            raise UserError("--algorithms must name at least one")
+        for option, names in (("tasks", self.names()), ("algorithms", self.algorithms)):
+            if len(set(names)) < len(names):
+                raise UserError(f"--{option} names something twice: {', '.join(names)}")
+        self.files()
+
+    def names(self) -> tuple[str, ...]:
+        """The tasks, each by its short name."""
+        return tuple(map(task_name, self.tasks)) or tuple(DSRL_TASKS)
+
+    def files(self) -> dict[str, Path]:
+        """The file that --data names for a task."""
+        return task_files(self.data, self.names(), task_name)
+
+    def limits_of(self, task: str) -> tuple[float, ...]:
+        known = find_dsrl_task(task)
+        if self.tight:
+            return (known.tight_cost_limit if known else EMBEDDED_TIGHT_LIMIT,)
+        return self.limits or (known.cost_limits if known else EMBEDDED_LIMITS)
+
+    def alphas_of(self, algorithm: str) -> tuple[float, ...]:
+        return () if algorithm in CLONES else self.alphas
+
+    def policies_of(self, task: str, algorithm: str) -> int:
+        """How many policies a task with an algorithm has."""
+        return len(self.limits_of(task)) * (len(self.alphas_of(algorithm)) or 1) * self.seeds
+
+    def asked(self, task: str, algorithm: str) -> dict[str, object]:
+        """All that the numbers of a task with an algorithm depend on, in JSON's types."""
+        file = self.files().get(task)
+        made = f"{self.logged_episodes} episodes made here" if task in EMBEDDED else f"dsrl:{task}"
+        return {
+            "limits": list(self.limits_of(task)),
+            "alphas": list(self.alphas_of(algorithm)),
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "widths": list(self.widths),
+            "batch_size": self.batch_size,
+            "episodes": self.episodes,
+            "logs": str(file) if file else made,
+        }
+
+
+def task_name(name: str) -> str:
+    """The short name of a task, by any of its names."""
+    if name in EMBEDDED:
+        return name
+    if task := find_dsrl_task(name):
+        return task.task
+    raise UserError(f"unknown task {name!r}: choose {', '.join(EMBEDDED)} or one that `corsdice data list` shows")

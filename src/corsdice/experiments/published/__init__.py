@@ -1,0 +1,42 @@
+"""Table 2 of the paper, in `dsrl.csv`: normalised return and cost on DSRL's own data, α chosen with the simulator.
+
+Kim, Seo, Lee and Lee (2025), "Semi-gradient DICE for Offline Constrained Reinforcement Learning": means over three
+cost limits, 5 seeds and 20 episodes, after a million updates.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection
+from importlib.resources import files
+
+from corsdice.data.dsrl import DSRL_TASKS
+from corsdice.report.benchmark import Score, average_name
+
+AVERAGES = {
+    "SafetyGym Average": "safety-gymnasium",
+    "BulletGym Average": "bullet",
+    "MetaDrive Average": "metadrive",
+}
+
+
+def published_scores(tasks: Collection[str]) -> dict[tuple[str, str], Score]:
+    """By row of our table and algorithm. The average of a suite is there only if all of its tasks are."""
+    complete = {
+        average_name(suite): all(task.task in tasks for task in DSRL_TASKS.values() if task.suite == suite)
+        for suite in AVERAGES.values()
+    }
+    with (files("corsdice.experiments.published") / "dsrl.csv").open(encoding="utf-8") as table:
+        rows = [(_row_name(row["task"]), row) for row in csv.DictReader(table)]
+    return {
+        (name, row["method"].lower()): Score(float(row["reward"]), float(row["cost"]))
+        for name, row in rows
+        if name in tasks or complete.get(name)
+    }
+
+
+def _row_name(name: str) -> str:
+    """The paper shortens the velocity tasks, and has names of its own for the suites."""
+    if name in AVERAGES:
+        return average_name(AVERAGES[name])
+    return f"{name}ocity" if name.endswith("Vel") else name
