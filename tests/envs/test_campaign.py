@@ -1,6 +1,10 @@
 """Logs made by online agents on errands: whole episodes, nothing lost, more on demand."""
 
 import math
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -8,6 +12,7 @@ import pytest
 from awkward_envs import Slalom
 
 from corsdice import data
+from corsdice.cli import main
 from corsdice.envs import campaign as campaigns
 from corsdice.envs import lagrangian
 from corsdice.envs.campaign import campaign, errands_for
@@ -94,6 +99,83 @@ def test_an_agent_learns_what_is_good_and_within_its_limit(tmp_path):
     assert latest[10.0].latest_return > 8
     assert latest[1.0].latest_cost < 4 < latest[10.0].latest_cost
     assert latest[1.0].latest_return < latest[10.0].latest_return
+
+
+def test_a_killed_agent_loses_no_more_than_a_chunk(tmp_path):
+    errand = Errand("agent", SLALOM, 2.0, 0, str(tmp_path / "agent"), steps=40 * 128)
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from math import inf\n"
+        "from corsdice.envs import lagrangian\n"
+        "from corsdice.envs.errands import Errand\n"
+        "from corsdice.envs.ppo import Settings\n"
+        f"lagrangian.CHUNK = 1e-9; lagrangian.learn({errand!r}, {QUICK!r})"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", script, str(Path(__file__).parent)])
+    try:
+        deadline = time.monotonic() + 120
+        while progress_of(errand).chunks < 3 and time.monotonic() < deadline:
+            assert worker.poll() is None
+            time.sleep(0.02)
+    finally:
+        worker.kill()
+        worker.wait()
+    left = progress_of(errand)
+    assert 3 <= left.chunks < 40
+    kept = data.check(data.concatenate(episodes_of(errand)))
+    assert len(kept.episodes.starts) == left.episodes
+    learn(errand, QUICK)
+    whole = data.check(data.concatenate(episodes_of(errand)))
+    np.testing.assert_array_equal(whole.observations[: kept.transitions], kept.observations)
+    assert progress_of(errand).iteration == 40
+
+
+def test_the_command_collects_thins_and_says_where_logs_come_from(tmp_path, capsys):
+    out = tmp_path / "slalom.hdf5"
+    command = [
+        "data",
+        "collect",
+        SLALOM,
+        "--out",
+        str(out),
+        "--limits",
+        "1",
+        "5",
+        "--steps",
+        "2048",
+        "--episodes",
+        "30",
+    ]
+    assert main(command) == 0
+    logs = data.check(data.read(out))
+    assert 10 <= len(logs.episodes.starts) <= 30
+    about = data.provenance(out)
+    assert about["settings"]["task"] == SLALOM
+    assert about["settings"]["limits"] == [1.0, 5.0]
+    assert "gymnasium" in about["versions"]
+    parts = {path: path.stat().st_mtime_ns for path in Path(f"{out}.parts").rglob("*")}
+    assert main(command) == 2
+    assert "exists: choose another name" in capsys.readouterr().err
+    assert main([*command, "--overwrite"]) == 0
+    assert parts == {path: path.stat().st_mtime_ns for path in Path(f"{out}.parts").rglob("*")}
+    for old, new in zip(logs, data.read(out), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((SLALOM,), "--limits are needed"),
+        (("BallRun", "--minutes", "0"), "--minutes must be a number of at least 0.01, got 0"),
+        (("BallRun", "--limits", "-1"), "--limits must be numbers of at least 0"),
+        (("BallRun", "--episodes", "0"), "--episodes must be a number of at least 1, got 0"),
+        (("BallRun", "--out", "logs.txt"), "use one of .hdf5"),
+    ],
+)
+def test_mistakes_are_told_before_any_work(arguments, says, capsys, tmp_path):
+    out = () if "--out" in arguments else ("--out", str(tmp_path / "logs.npz"))
+    assert main(["data", "collect", *arguments, *out]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_a_campaign_in_processes_gives_all_episodes(tmp_path):
