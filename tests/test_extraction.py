@@ -17,7 +17,6 @@ from corsdice.extraction import (
     features,
     fit_basis,
     fit_model,
-    narrowed,
     project,
     relevance,
 )
@@ -135,13 +134,6 @@ def test_inputs_that_are_all_the_same_leave_the_constant_alone(rows):
     assert (gram_of(fit_basis(inputs, waves=8), inputs)[0] == np.ones((rows, 1))).all()
 
 
-def test_a_narrowed_basis_keeps_the_smoothest_directions():
-    basis = fit_basis(INPUTS, waves=32)
-    phi, less = (np.asarray(features(each, jnp.asarray(INPUTS))) for each in (basis, narrowed(basis, 11)))
-    np.testing.assert_allclose(less, phi[:, [0, *range(-10, 0)]], rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(narrowed(basis, 11).roughness[1:], np.sort(basis.roughness[1:])[::-1][-10:])
-
-
 def test_the_same_seed_gives_the_same_basis():
     first, same, other = (fit_basis(INPUTS, 8, seed) for seed in (0, 0, 1))
     assert all((a == b).all() for a, b in zip(first, same, strict=True))
@@ -183,7 +175,7 @@ def test_the_estimator_is_near_the_truth_on_a_task_for_a_policy_near_the_logs():
     act = jax.jit(jax.vmap(any_style, (None, 0, 0)))
     keys = iter(jax.random.split(jax.random.key(1)))
     question = ope.ask_function(evidence, lambda rows: act(None, jax.random.split(next(keys), len(rows)), rows), (4,))
-    found = extraction.estimator(evidence, waves=256, bases=1)(question)
+    found = extraction.estimator(evidence, waves=(256,))(question)
     truth = envs.evaluate(CIRCLE, any_style, None, jax.random.key(3), 500)
     assert truth.episode_cost_se < 0.01 * truth.episode_cost
     for unit in ("episode", "discounted"):

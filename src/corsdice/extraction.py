@@ -113,14 +113,6 @@ def fit_basis(inputs: np.ndarray, waves: int, seed: int = 0) -> Basis:
     return Basis(frequencies, phases, *(jnp.asarray(array, jnp.float32) for array in (mean, whitening, roughness)))
 
 
-def narrowed(basis: Basis, directions: int) -> Basis:
-    """Its smoothest directions, so many with the constant: bases of one size share their compiled programs."""
-    rough = len(basis.roughness) - directions
-    return basis._replace(
-        whitening=basis.whitening[:, rough:], roughness=jnp.append(basis.roughness[:1], basis.roughness[1 + rough :])
-    )
-
-
 def fit_model(
     gram: jax.Array, cross: jax.Array, value_means: jax.Array, initial: jax.Array, penalty: jax.Array
 ) -> Model:

@@ -147,7 +147,7 @@ def test_rows_that_do_not_fill_their_chunks_count_as_they_should(monkeypatch):
     assert evidence.rows % 7
     for chunk in (evidence.rows, -(-evidence.rows // 7)):
         monkeypatch.setattr(extraction, "CHUNK", chunk)
-        found.append(extraction.estimator(evidence, waves=16, bases=1)(question))
+        found.append(extraction.estimator(evidence, waves=(16,))(question))
     whole, parts = found
     np.testing.assert_allclose(whole.diagnostics.corrections, parts.diagnostics.corrections, atol=1e-3)
     for one, other in zip((*whole.episode, *whole.discounted), (*parts.episode, *parts.discounted), strict=True):
@@ -170,7 +170,7 @@ def test_the_interval_is_as_wide_as_estimates_from_other_logs_scatter(monkeypatc
     for seed in range(12):
         logs = envs.collect(task, seed, 60)
         evidence = evidence_of(logs, units_of(logs, DISCOUNT), task.horizon, DISCOUNT)
-        found.append(extraction.estimator(evidence, waves=16, bases=1)(ask_function(evidence, steady, (3,))))
+        found.append(extraction.estimator(evidence, waves=(16,))(ask_function(evidence, steady, (3,))))
     for unit in ("episode", "discounted"):
         for quantity in range(2):
             values, low, high = np.array([getattr(each, unit)[quantity] for each in found]).T
@@ -205,7 +205,7 @@ def test_a_function_is_asked_what_a_trained_policy_is_asked():
     assert shapes == [(evidence.rows, 3, 1), (len(evidence.episodes.starts), 3, 1)]
     for one, other in zip(asked[:2], trained[:2], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
-    estimate = extraction.estimator(evidence, waves=16, bases=1)
+    estimate = extraction.estimator(evidence, waves=(16,))
     for one, other in zip(estimate(asked).episode, estimate(trained).episode, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3)
 

@@ -37,8 +37,8 @@ def collect_snapshots(
     """Trains an agent of a velocity task for `steps` and logs `snapshots` of it, evenly spaced, in their order.
 
     Each gives about the same share of the transitions, as whole episodes of its stochastic policy. The first has not
-    learned at all, the last is the final one, and a single one is that. The agent learns from reward - penalty cost; the
-    logs hold both apart.
+    learned at all, the last, or only one, is final. The agent learns from reward - penalty cost; the logs hold both
+    apart.
     """
     import gymnasium
 

@@ -65,13 +65,13 @@ class EpisodeEstimate(NamedTuple):
 def bootstrap(
     values: Sequence[float], influences: Sequence[np.ndarray], reachable: tuple[float, float], seed: int = 0
 ) -> Interval:
-    """The mean of one or several estimates, with what drawing the episodes again would do to each.
+    """The first of the estimates, with what drawing the episodes again would do to each.
 
-    `influences` [episodes] tell how each episode bears on an estimate, to first order. With several estimates the
-    interval holds their spread as well. All is held to what can be reached.
+    `influences` [episodes] tell how each episode bears on an estimate, to first order. The interval reaches from the
+    lowest to the highest of theirs. All is held to what can be reached.
     """
     count = len(influences[0])
     draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES) / count
-    pooled = [value + draws @ (each - each.mean()) for value, each in zip(values, influences, strict=True)]
-    low, high = np.quantile(np.concatenate(pooled), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(*(float(np.clip(number, *reachable)) for number in (np.mean(values), low, high)))
+    redrawn = [value + draws @ (each - each.mean()) for value, each in zip(values, influences, strict=True)]
+    low, high = np.quantile(redrawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    return Interval(*(float(np.clip(number, *reachable)) for number in (values[0], low.min(), high.max())))

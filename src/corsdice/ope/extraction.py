@@ -6,7 +6,8 @@ on, it is also v_0 · u_0. Together they say how each logged transition bears on
     ψ = Σ_t w_t(s,a) (x + v_{t+1}(s',a') - v_t(s,a)),
 
 whose sums over whole episodes, drawn again with replacement, give the interval. It holds what the choice of logs does
-and, by several draws of features, what the choice of features does; what no feature can tell it does not hold.
+and, by a second estimate with coarser features, something of what the choice of features does; what no feature can tell
+it does not hold.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from corsdice.extraction import (
     features,
     fit_basis,
     fit_model,
-    narrowed,
     project,
     relevance,
 )
@@ -40,11 +40,11 @@ from corsdice.ope.estimate import EpisodeEstimate, Sums, bootstrap
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Training, fit, rows_of
 
-WAVES = 1000
+WAVES, COARSE_WAVES = 1000, 300
+"""Of the estimate, and of a second one that widens the interval where it disagrees: where the logs are thin, fine and
+coarse features go on differently, and nothing in the logs says which is right."""
 ROWS_PER_WAVE = 100
 """Fewer rows than this for each random feature would make the corrections noisy."""
-BASES = 2
-"""Draws of features whose estimates are averaged."""
 CRITIC_STEPS, CRITIC_WIDTHS = 6_000, (64, 64)
 ROWS_PER_STEP = 8
 """Of the fitted Q whose values are two more features: at most so many steps, on few rows fewer. Right or wrong, it can
@@ -89,19 +89,18 @@ def estimator(
     evidence: Evidence,
     *,
     states: bool = False,
-    waves: int = WAVES,
-    bases: int = BASES,
+    waves: tuple[int, ...] = (WAVES, COARSE_WAVES),
     seed: int = 0,
 ) -> Callable[[Question], EpisodeEstimate]:
     """A function that tells what a policy would return and cost; what all policies share is computed once.
 
     With features of state and action the policy is known by its actions. With `states` it is known by its policy
     correction w(a|s), and features of the state alone carry w(s): that is π_w, whose actor may be another policy.
+    The estimate is by the first number of waves; the others have a part in the interval alone.
     """
     inputs = np.asarray(evidence.observations if states else evidence.pairs)
-    waves = max(1, min(waves, evidence.rows // ROWS_PER_WAVE))
-    drawn = [fit_basis(inputs, waves, seed + base) for base in range(bases)]
-    drawn = [narrowed(basis, min(len(each.roughness) for each in drawn)) for basis in drawn]
+    enough = max(1, evidence.rows // ROWS_PER_WAVE)
+    drawn = [fit_basis(inputs, min(count, enough), seed + draw) for draw, count in enumerate(waves)]
     steps = 1 / (1 - evidence.discount)
     training = Training(max(1, min(CRITIC_STEPS, evidence.rows // ROWS_PER_STEP)), widths=CRITIC_WIDTHS)
 
@@ -122,7 +121,7 @@ def estimator(
                 )
             )
 
-        corrections = np.mean([each.corrections for each in solutions], 0)
+        corrections = solutions[0].corrections
         if states:
             corrections = corrections * np.asarray(question.policy_correction)
         return EpisodeEstimate(

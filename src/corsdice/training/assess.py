@@ -85,7 +85,7 @@ class Assessor:
             return {"pi_w_cost": None, "naive_cost": None}
         own = own_correction(outcome, index, self.evidence)
         question = ope.ask(self.evidence, outcome.policy(index), 0, own)
-        of_w = extraction.estimator(self.evidence, states=True, bases=1)(question)
+        of_w = extraction.estimator(self.evidence, states=True, waves=(extraction.WAVES,))(question)
         limit = outcome.plan.members[index].limit
         per_step = (1 - limit.discount) * naive(self.evidence, question).discounted.cost.value
         return {"pi_w_cost": of_w.episode.cost.value, "naive_cost": per_step * limit.episode_per_step}
