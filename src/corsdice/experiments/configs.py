@@ -236,6 +236,8 @@ class OpeTableConfig:
     """Most rows for the estimates, of whole episodes."""
     collect_steps: int = 1_000_000
     """Steps of the agent whose snapshots make the logs of a MuJoCo task."""
+    collect_snapshots: int = 12
+    """From untrained to final: many gaits. 1 is the final one alone: one gait, as in D4RL's medium grade."""
     truth_episodes: int = 200
     """Simulated episodes of each policy."""
     workers: int = 1
@@ -243,9 +245,8 @@ class OpeTableConfig:
 
     def __post_init__(self) -> None:
         at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
-        at_least(
-            1, estimator_steps=self.estimator_steps, collect_steps=self.collect_steps, evidence_rows=self.evidence_rows
-        )
+        at_least(1, estimator_steps=self.estimator_steps, evidence_rows=self.evidence_rows)
+        at_least(1, collect_steps=self.collect_steps, collect_snapshots=self.collect_snapshots)
         at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
         positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
         positive(estimator_widths=tuple(map(float, self.estimator_widths)))

@@ -156,7 +156,7 @@ def logs_for(config: OpeTableConfig, out: Path, task: str, file: Path | None) ->
         else:
             from corsdice.envs.snapshots import collect_snapshots
 
-            data.write(collect_snapshots(task, config.collect_steps), path)
+            data.write(collect_snapshots(task, config.collect_steps, snapshots=config.collect_snapshots), path)
     return data.check(data.read(str(path))), str(path)
 
 
