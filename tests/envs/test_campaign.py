@@ -178,6 +178,7 @@ def test_mistakes_are_told_before_any_work(arguments, says, capsys, tmp_path):
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_campaign_in_processes_gives_all_episodes(tmp_path):
     errands = errands_for(SLALOM, tmp_path / "parts", math.inf, 2, limits=(1.0, 5.0), steps=4096)
     told = []

@@ -116,7 +116,7 @@ def test_a_policy_of_another_shape_is_refused(env):
     ("name", "error", "says"),
     [
         ("StuckAndCostless", UserError, "wrap it so that every step does"),
-        ("StuckAndDead", UserError, "died: --workers 1 runs it in this one"),
+        ("StuckAndDead", UserError, "died: --workers 1 shows why"),
         ("StuckTwice", KeyboardInterrupt, None),
     ],
 )

@@ -57,7 +57,11 @@ def errands_for(
 def campaign(errands: Sequence[Errand], workers: int, tell: Tell = lambda progress: None) -> Dataset:
     """Carries the errands out and gives all their whole episodes."""
     todo = [errand for errand in errands if not errand.over(progress_of(errand))]
-    if todo:
+    if workers == 1:
+        for errand in todo:
+            carry_out(errand)
+            tell([progress_of(each) for each in errands])
+    elif todo:
         with processes(min(workers, len(todo)), todo[0].env) as pool:
             waiting = {pool.submit(carry_out, errand) for errand in todo}
             while waiting:
