@@ -26,6 +26,7 @@ from corsdice.ope import (
     extraction,
     judge,
 )
+from corsdice.ope.estimate import bootstrap
 from corsdice.ope.verdict import FEWEST_EPISODES, LARGEST_NEGATIVE, LARGEST_OUTSIDE, LARGEST_RESIDUAL
 from corsdice.policy import Act, Policy, PolicyParams
 from corsdice.training.run import Trainer, plan_of
@@ -318,3 +319,12 @@ def test_diagnostics_at_their_bounds_still_stand():
 )
 def test_a_verdict_is_told_in_plain_words(limit, words):
     assert str(judge(COST, diagnosed(), limit)).startswith(words)
+
+
+def test_the_interval_reaches_over_every_estimate_and_the_value_is_the_first():
+    influence = np.random.default_rng(0).normal(size=400)
+    first, second = (bootstrap([value], [influence], (0.0, 100.0)) for value in (10.0, 14.0))
+    both = bootstrap([10.0, 14.0], [influence, influence], (0.0, 100.0))
+    assert both == (10.0, first.low, second.high)
+    assert first.high < 14.0 < second.high
+    assert bootstrap([10.0, 140.0], [influence, influence], (0.0, 100.0)).high == 100.0

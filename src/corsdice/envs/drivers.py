@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corsdice import files
-from corsdice.data.dataset import Dataset, concatenate, dataset_from
+from corsdice.data.dataset import Dataset, concatenate
 from corsdice.envs.errands import CHUNK, Errand, progress_of, save
-from corsdice.envs.fleet import into_box, step
+from corsdice.envs.fleet import dataset_of, into_box, step
 from corsdice.envs.simulators import make
 
 SPEEDS = 15.0, 110.0
@@ -81,8 +81,7 @@ def episode(env: Any, driver: Driver) -> Dataset:
         reward, cost, following, terminated, ended = step(env, action)
         rows.append((observation, action, reward, cost, following, terminated, ended and not terminated))
         observation = following
-    columns = (np.array(column) for column in zip(*rows, strict=True))
-    return dataset_from(dict(zip(Dataset._fields, columns, strict=True)))
+    return dataset_of(rows)
 
 
 def _decision(env: Any, driver: Driver) -> Any:

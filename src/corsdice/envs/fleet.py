@@ -69,6 +69,11 @@ def whole_episodes(env: Env, agent: Agent, key: jax.Array, transitions: int, set
         reward, cost, following, terminated, ended = step(env, action)
         rows.append((observation, action, reward, cost, following, terminated, ended and not terminated))
         observation = following
+    return dataset_of(rows)
+
+
+def dataset_of(rows: Sequence[tuple[Any, ...]]) -> Dataset:
+    """From steps one after another, each in the order of a Dataset's columns."""
     columns = (np.array(column) for column in zip(*rows, strict=True))
     return dataset_from(dict(zip(Dataset._fields, columns, strict=True)))
 
