@@ -25,9 +25,10 @@ LATEST = 30
 class Fleet:
     """Environments stepped in lockstep; one whose episode has ended starts the next by itself."""
 
-    def __init__(self, envs: Sequence[Env], seed: int) -> None:
+    def __init__(self, envs: Sequence[Env], seed: int | Sequence[int]) -> None:
         self.envs = envs
-        self.observations = np.stack([env.reset(seed=seed * 1_000_003 + i)[0] for i, env in enumerate(envs)])
+        seeds = np.random.SeedSequence(seed).generate_state(len(envs)).tolist()  # 32 bits: more is too much for some
+        self.observations = np.stack([env.reset(seed=each)[0] for env, each in zip(envs, seeds, strict=True)])
         self._so_far = np.zeros((len(envs), 2))
         self._sums: deque[np.ndarray] = deque(maxlen=LATEST)
 

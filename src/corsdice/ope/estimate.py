@@ -43,6 +43,9 @@ class Diagnostics(NamedTuple):
     own are."""
     corrections: np.ndarray
     """[rows] w(s,a)"""
+    strange: float | None = None
+    """Share of what a learned model imagines of the policy that is stranger than one in a hundred of the logged states;
+    None where nothing was imagined."""
 
 
 class Estimate(NamedTuple):
@@ -63,15 +66,21 @@ class EpisodeEstimate(NamedTuple):
 
 
 def bootstrap(
-    values: Sequence[float], influences: Sequence[np.ndarray], reachable: tuple[float, float], seed: int = 0
+    values: Sequence[float],
+    influences: Sequence[np.ndarray],
+    reachable: tuple[float, float],
+    seed: int = 0,
+    drawn: int | None = None,
 ) -> Interval:
     """The first of the estimates, with what drawing the episodes again would do to each.
 
     `influences` [episodes] tell how each episode bears on an estimate, to first order. The interval reaches from the
-    lowest to the highest of theirs. All is held to what can be reached.
+    lowest to the highest of theirs. All is held to what can be reached. As many episodes are `drawn` as were
+    logged: those that a model imagined are no further evidence.
     """
     count = len(influences[0])
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES) / count
+    drawn = drawn or count
+    draws = np.random.default_rng(seed).multinomial(drawn, np.full(count, 1 / count), RESAMPLES) / drawn
     redrawn = [value + draws @ (each - each.mean()) for value, each in zip(values, influences, strict=True)]
     low, high = np.quantile(redrawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
     return Interval(*(float(np.clip(number, *reachable)) for number in (values[0], low.min(), high.max())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from corsdice.data.dataset import Dataset, Episodes
 from corsdice.errors import UserError
 from corsdice.policy import Policy
 
-MAX_ROWS = 150_000
+MAX_ROWS = 100_000
 """Beyond it, episodes are drawn: what more rows would add is less than the features' own error."""
 
 
@@ -56,6 +57,10 @@ class Evidence(NamedTuple):
         return self.episodes.sums(np.asarray(rows)) * len(self.episodes.starts) / self.rows
 
 
+Act = Callable[[jax.Array, jax.Array], jax.Array]
+"""Observations [n, O] and a key -> actions [n, A], in standard units: a policy where the logs have not been."""
+
+
 class Question(NamedTuple):
     """What a policy would do: one action for each state, drawn once; in standard units."""
 
@@ -65,6 +70,8 @@ class Question(NamedTuple):
     """[episodes, A]"""
     policy_correction: jax.Array | None = None
     """[n] w(a|s), for the estimators that begin with it"""
+    act: Act | None = None
+    """None: what it does elsewhere is not known"""
 
 
 RawPolicy = Callable[[np.ndarray], np.ndarray]
@@ -96,6 +103,7 @@ def ask(evidence: Evidence, policy: Policy, seed: int = 0, policy_correction: ja
         actions_of(evidence, policy, evidence.next_observations, next_key),
         actions_of(evidence, policy, evidence.initial_observations, initial_key),
         policy_correction,
+        partial(actions_of, evidence, policy),
     )
 
 
@@ -117,7 +125,12 @@ def ask_function(
             raise UserError(f"the policy must give {width} finite numbers for each observation")
         return jnp.asarray((rows - units.action_shift) / units.action_scale)
 
-    return Question(drawn(evidence.next_observations), drawn(evidence.initial_observations), policy_correction)
+    return Question(
+        drawn(evidence.next_observations),
+        drawn(evidence.initial_observations),
+        policy_correction,
+        lambda observations, key: drawn(observations),
+    )
 
 
 def actions_of(evidence: Evidence, policy: Policy, observations: jax.Array, key: jax.Array) -> jax.Array:

@@ -1,0 +1,116 @@
+"""What a learned model imagines of a policy, against simulation."""
+
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+
+from corsdice import envs
+from corsdice.algorithms.logs import units_of
+from corsdice.envs.rollout import rollout
+from corsdice.ope import ask_function, evidence_of, extraction
+from corsdice.ope.dynamics import Imagination, joined
+
+DISCOUNT = 0.99
+SLOPES, OFFSETS = np.array([[0, -4.8], [-4, 0], [0, -4]]) / 3, np.array([9.6, 0]) / 3
+
+
+def steady(rows):
+    """Along the lane at a speed of 2, where cost begins; for NumPy's rows and JAX's."""
+    return (rows @ SLOPES + OFFSETS).clip(-1, 1)
+
+
+def astray(rows):
+    """Full reverse and to the side, which no driver does."""
+    return np.tile([-1.0, 1.0], (len(rows), 1))
+
+
+@cache
+def imagination_of(name, episodes=200):
+    logs = envs.collect(envs.TASKS[name], 0, episodes)
+    return Imagination(evidence_of(logs, units_of(logs, DISCOUNT), envs.TASKS[name].horizon, DISCOUNT))
+
+
+def asked(evidence, policy):
+    return ask_function(evidence, policy, (3,))
+
+
+def imagined_by(imagination, policy):
+    return imagination.episodes(asked(imagination.evidence, policy).act)
+
+
+@pytest.mark.parametrize("name", ["point-run", "point-ridge"])
+def test_imagined_episodes_are_like_simulated_ones(name):
+    """Within three standard errors, and what a speed that is off by .015 makes of return and cost.
+
+    20,000 rows with a noise of .1 tell one step's mean to some thousandths, and the loop through the policy doubles it.
+    At a speed of 2, where cost begins, that is a matter of three steps in a hundred.
+    """
+    imagination = imagination_of(name)
+    found, _ = imagined_by(imagination, steady)
+    truth = jax.device_get(rollout(envs.TASKS[name], lambda _, key, row: steady(row), (), jax.random.key(1), 2000))
+    lived = np.cumsum(truth.terminated, 1) - truth.terminated == 0
+    assert lived[:, -1].all() == (name == "point-run")
+    steps = lived.sum(1).mean()
+    crowd = (np.abs(truth.rewards[lived] - 2) < 0.05).mean() / 0.1  # of speeds at the limit, for each unit of speed
+    slopes = steps, steps * crowd, 0.0
+    simulated_columns = truth.rewards, truth.costs, np.ones_like(truth.rewards)
+    for imagined, simulated, slope in zip([*found.values, np.ones(found.rows)], simulated_columns, slopes, strict=True):
+        told, simulated = found.episodes.sums(imagined), (simulated * lived).sum(1)
+        deviation = np.sqrt(simulated.var() / len(simulated) + told.var() / len(told))
+        assert abs(told.mean() - simulated.mean()) <= 3 * deviation + 0.015 * slope
+
+
+def test_imagined_noise_has_the_columns_of_a_row_together():
+    """The place follows the speed, y' = y + v_y'/10, which noise for each column alone would break."""
+    found, _ = imagined_by(imagination_of("point-run"), steady)
+    scale, shift = found.units.observation_scale, found.units.observation_shift
+    (y, _, v), (next_y, _, next_v) = (
+        (rows * scale + shift).T for rows in (found.observations, found.next_observations)
+    )
+    surprise = next_v - v - np.polyval(np.polyfit(v, next_v - v, 1), v)
+    assert np.std(next_y - y - 0.1 * next_v) < 0.2 * np.std(0.1 * surprise)
+
+
+def test_a_policy_that_leaves_the_logs_is_strange():
+    imagination = imagination_of("point-run")
+    assert imagination.strange(imagination.evidence) == pytest.approx(0.01, abs=1e-3)
+    assert imagination.strange(imagined_by(imagination, steady)[0]) < extraction.BELIEVED
+    assert imagination.strange(imagined_by(imagination, astray)[0]) > 0.5
+
+
+def test_imagined_episodes_follow_the_logged_ones():
+    imagination = imagination_of("point-ridge")
+    logged, question = imagination.evidence, asked(imagination.evidence, steady)
+    imagined, answers = imagined_by(imagination, steady)
+    evidence, both = joined((logged, question), (imagined, answers))
+    assert evidence.rows == logged.rows + imagined.rows == len(both.next_actions)
+    assert len(evidence.initial_observations) == len(evidence.episodes.starts) == len(both.initial_actions)
+    for rows in range(len(logged.episodes.starts), len(evidence.episodes.starts)):
+        first, stop = evidence.episodes.starts[rows], evidence.episodes.stops[rows]
+        np.testing.assert_array_equal(evidence.observations[first], evidence.initial_observations[rows])
+        np.testing.assert_array_equal(
+            evidence.observations[first + 1 : stop], evidence.next_observations[first : stop - 1]
+        )
+        assert evidence.alive[first : stop - 1].all()
+
+
+def test_what_is_not_believed_has_no_part_in_an_estimate(monkeypatch):
+    evidence = imagination_of("point-run", 40).evidence
+    question = asked(evidence, steady)
+    estimate = extraction.estimator(evidence, waves=(16,))
+    believed, of_logs = estimate(question), estimate(question._replace(act=None))
+    monkeypatch.setattr(extraction, "BELIEVED", 0.0)
+    disbelieved = estimate(question)
+    assert of_logs.diagnostics.strange is None
+    assert disbelieved.diagnostics.strange == believed.diagnostics.strange > 0
+    assert disbelieved.episode == of_logs.episode != believed.episode
+    np.testing.assert_array_equal(believed.diagnostics.corrections, of_logs.diagnostics.corrections)
+
+
+def test_an_estimate_by_a_model_is_as_unsure_as_the_logs_are_few():
+    """Episodes that were imagined do not narrow the interval."""
+    influence = np.random.default_rng(0).normal(size=400)
+    few, many = (extraction.bootstrap([0.0], [influence], (-9, 9), drawn=drawn) for drawn in (100, 400))
+    assert (few.high - few.low) / (many.high - many.low) == pytest.approx(2, rel=0.1)
