@@ -66,6 +66,16 @@ def test_episodes_are_cut_whole_and_in_order():
     np.testing.assert_array_equal(whole.next_observations[:-1][follows], whole.observations[1:][follows])
 
 
+def test_every_environment_of_a_fleet_has_a_seed_of_its_own_of_32_bits(monkeypatch):
+    """Bullet's take no more, and after some chunks a product of two seeds is more."""
+    seeds = []
+    monkeypatch.setattr(Slalom, "reset", lambda self, *, seed, options=None: (seeds.append(seed), [np.zeros(2)])[1])
+    for chunks in (0, 10_000):
+        Fleet([Slalom() for _ in range(3)], (7, chunks))
+    assert len(set(seeds)) == 6
+    assert all(0 <= seed < 2**32 for seed in seeds)
+
+
 def test_an_agent_goes_on_from_its_latest_chunk(tmp_path, monkeypatch):
     monkeypatch.setattr(lagrangian, "CHUNK", 1e-9)  # one iteration
     short = Errand("agent", SLALOM, 2.0, 0, str(tmp_path / "agent"), steps=2 * 128)

@@ -112,7 +112,7 @@ def show_estimates(results: list[dict[str, Any]]) -> None:
         _show_others(results)
     terminal.print_table(
         "Diagnostics",
-        ("policy", "mean weight", "effective share", "flow residual", "unlike the logs"),
+        ("policy", "mean weight", "effective share", "flow residual", "unlike the logs", "strange in the model"),
         [
             (
                 result["member"],
@@ -120,6 +120,7 @@ def show_estimates(results: list[dict[str, Any]]) -> None:
                 f"{result['effective_share']:.0%}",
                 f"{result['flow_residual']:.3f}",
                 f"{result['outside']:.0%}",
+                "-" if result["strange"] is None else f"{result['strange']:.0%}",
             )
             for result in results
         ],

@@ -24,8 +24,8 @@ from corsdice.networks import MLP
 from corsdice.ope.evidence import Act, Evidence, Question
 from corsdice.ope.networks import Params, Rows, Starts, Training, fit, rows_of
 
-STEPS, WIDTHS = 10_000, (128, 128)
-ROWS_PER_STEP = 8
+STEPS, WIDTHS = 20_000, (128, 128)
+ROWS_PER_STEP = 5
 """At most so many steps of training, on few rows fewer."""
 ROWS = 50_000
 """To imagine at most: whole episodes from logged first states, and no more than were logged."""
