@@ -83,8 +83,15 @@ def test_published_errors_are_of_the_return_alone():
 def test_calibration_writes_estimates_truths_and_what_the_verdicts_were_worth(tmp_path, capsys):
     out = tmp_path / "calibration"
     command = ["reproduce", "calibration", "--out", str(out), "--task", "point-run", "--seeds", "1", *SMALL]
-    assert main([*command, "--limits", "30", "60", "--alphas", "1"]) == 0
+    command += ["--limits", "30", "60", "--alphas", "1"]
+    assert main(command) == 0
     rows = read(out / "results.csv")
+    first, second = sorted(out.glob("cells/*/*.json"))
+    first.unlink()
+    written = second.stat().st_mtime_ns
+    assert main(command) == 0
+    assert read(out / "results.csv") == rows  # what was lost is done again, and nothing else
+    assert second.stat().st_mtime_ns == written
     assert [(float(row["cost_limit"]), row["quantity"]) for row in rows] == [
         (limit, quantity) for limit in (30, 60) for quantity in ("return", "cost")
     ]

@@ -5,6 +5,7 @@ Every limit, α and seed gives a policy with a λ of its own. Half of the logs a
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from corsdice.envs.simulate import simulate
 from corsdice.experiments.configs import CalibrationConfig
 from corsdice.files import output_directory, provenance, write_csv, write_json
 from corsdice.ope.estimate import QUANTITIES
+from corsdice.policy import Policy
 from corsdice.report import figures, terminal
 from corsdice.training import directory
-from corsdice.training.assess import assessor_of
+from corsdice.training.assess import Assessor, assessor_of
+from corsdice.training.population import Member
 from corsdice.training.run import plan_of, split
 
 COLUMNS = ("task", "alpha", "cost_limit", "seed", "quantity", "estimate", "low", "high", "truth", "truth_se", "verdict")
@@ -44,29 +47,13 @@ def run(config: CalibrationConfig) -> None:
     outcome = directory.train(out / "run", plan, dataset, str(logs))
     assessor = assessor_of(outcome, split(dataset, HOLDOUT)[1])
     rows: list[dict[str, Any]] = []
+    cells = output_directory(out / "cells" / f"{config.truth_episodes}-episodes")
     with terminal.progress(len(plan.members), "policies") as advance:
         for index, member in enumerate(plan.members):
-            policy = outcome.policy(index)
-            found = assessor.extraction(assessor.ask(policy))
-            verdict = ope.judge(found.episode.cost, found.diagnostics, member.limit.episode)
-            truth = simulate(policy, config.task, config.truth_episodes, 1)
-            rows += [
-                {
-                    "task": config.task,
-                    "alpha": member.alpha,
-                    "cost_limit": member.limit.episode,
-                    "seed": member.seed,
-                    "quantity": quantity,
-                    "estimate": interval.value,
-                    "low": interval.low,
-                    "high": interval.high,
-                    "truth": truth[quantity],
-                    "truth_se": truth[f"{quantity}_se"],
-                    "verdict": verdict.verdict,
-                    "estimator": "extraction",
-                }
-                for quantity, interval in zip(QUANTITIES, found.episode, strict=True)
-            ]
+            cell = cells / f"{index}.json"
+            if not cell.exists():
+                write_json(cell, records(config, member, outcome.policy(index), assessor))
+            rows += json.loads(cell.read_text())
             advance(member.name)
     summary = summarise(rows)
     show(summary)
@@ -75,6 +62,30 @@ def run(config: CalibrationConfig) -> None:
     write_json(out / "summary.json", summary)
     write_json(out / "provenance.json", provenance(config, time.perf_counter() - started))
     terminal.print_written(out, ("results.csv", "summary.json", "calibration.png"))
+
+
+def records(config: CalibrationConfig, member: Member, policy: Policy, assessor: Assessor) -> list[dict[str, Any]]:
+    """Of a policy's return and cost."""
+    found = assessor.extraction(assessor.ask(policy))
+    verdict = ope.judge(found.episode.cost, found.diagnostics, member.limit.episode)
+    truth = simulate(policy, config.task, config.truth_episodes, 1)
+    return [
+        {
+            "task": config.task,
+            "alpha": member.alpha,
+            "cost_limit": member.limit.episode,
+            "seed": member.seed,
+            "quantity": quantity,
+            "estimate": interval.value,
+            "low": interval.low,
+            "high": interval.high,
+            "truth": truth[quantity],
+            "truth_se": truth[f"{quantity}_se"],
+            "verdict": verdict.verdict,
+            "estimator": "extraction",
+        }
+        for quantity, interval in zip(QUANTITIES, found.episode, strict=True)
+    ]
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:

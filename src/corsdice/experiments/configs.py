@@ -261,10 +261,13 @@ class OpeTableConfig:
 
 @dataclass(frozen=True)
 class CalibrationConfig:
-    """Estimated against true cost of an episode, over many policies of CORSDICE, with the coverage of the intervals."""
+    """Estimated against true cost of an episode, over many policies of CORSDICE, with the coverage of the intervals.
+
+    Run it again with the same options to go on from where it was stopped.
+    """
 
     out: Path = Path("out/calibration")
-    """Where the logs, the run, results.csv, summary.json and calibration.png go."""
+    """Where the logs, the run, results.csv, summary.json and calibration.png go. What is done is not done again."""
     task: EmbeddedTask = "point-circle"
     limits: tuple[float, ...] = (10.0, 20.0, 40.0)
     """Undiscounted cost an episode may have."""
