@@ -36,7 +36,7 @@ MARGIN = 0.5
 """How far beyond what was logged an imagined state may go, in parts of the logged range."""
 WAVES = 200
 STRANGE = 0.01
-"""Of the logged states themselves are that strange."""
+"""The share of logged states that count as strange themselves."""
 
 
 class Prediction(NamedTuple):
@@ -149,10 +149,11 @@ class Imagination:
         key = jax.random.key(self.seed)
         actions = act(observations, jax.random.fold_in(key, steps))
         going = np.ones(count, bool)
+        step = partial(_step, self._method, self._params, self._noise, self._bounds)
         seen: list[tuple[np.ndarray, ...]] = []
         for t in range(steps):
             act_key, step_key = jax.random.split(jax.random.fold_in(key, t))
-            following, values, ended = self._step(observations, actions, step_key)
+            following, values, ended = step(observations, actions, step_key)
             next_actions = act(following, act_key)
             row = (observations, actions, following, 1.0 - ended, values, next_actions)
             seen.append((*map(np.asarray, row), going))
@@ -171,11 +172,6 @@ class Imagination:
             episodes=Episodes(np.append(0, stops[:-1]), stops),
         )
         return imagined, Question(jnp.asarray(next_actions), jnp.asarray(columns[1][:, 0]))
-
-    def _step(
-        self, observations: jax.Array, actions: jax.Array, key: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        return _step(self._method, self._params, self._noise, self._bounds, observations, actions, key)
 
     def strange(self, imagined: Evidence) -> float:
         """The share of imagined states that are stranger than all but one in a hundred of the logged ones."""
