@@ -87,9 +87,9 @@ def test_imagined_episodes_follow_the_logged_ones():
     evidence, both = joined((logged, question), (imagined, answers))
     assert evidence.rows == logged.rows + imagined.rows == len(both.next_actions)
     assert len(evidence.initial_observations) == len(evidence.episodes.starts) == len(both.initial_actions)
-    for rows in range(len(logged.episodes.starts), len(evidence.episodes.starts)):
-        first, stop = evidence.episodes.starts[rows], evidence.episodes.stops[rows]
-        np.testing.assert_array_equal(evidence.observations[first], evidence.initial_observations[rows])
+    for episode in range(len(logged.episodes.starts), len(evidence.episodes.starts)):
+        first, stop = evidence.episodes.starts[episode], evidence.episodes.stops[episode]
+        np.testing.assert_array_equal(evidence.observations[first], evidence.initial_observations[episode])
         np.testing.assert_array_equal(
             evidence.observations[first + 1 : stop], evidence.next_observations[first : stop - 1]
         )

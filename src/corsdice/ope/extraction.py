@@ -53,8 +53,9 @@ ROWS_PER_STEP = 8
 """Of the fitted Q whose values are two more features: at most so many steps, on few rows fewer. Right or wrong, it can
 only add to what the waves can express: where cost jumps they are too smooth, and there it is not."""
 BELIEVED = 0.1
-"""Largest share of strange states in what a model imagines for it to count: on point tasks below .03 are, with walking
-robots .4 and more, and it is right on the former and wrong on the latter."""
+"""Largest share of strange states in what a model imagines for it to count. Of safe policies on point tasks it is below
+.03, and the model is right; of walking robots .4 and more, and it is mostly wrong. Between, and of policies that are
+far from the logs themselves, the share cannot tell whose fault it is, and the model is left out."""
 CHUNK = 4096
 """Rows whose features are in memory at a time."""
 SKETCH_CHUNKS = 8
