@@ -1,0 +1,105 @@
+"""Logs in chunks, so that the features of few rows are in memory at a time, and what is summed over them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from corsdice.extraction import (
+    RIDGE,
+    Basis,
+    Model,
+    correction_coefficients,
+    discounted_features,
+    features,
+    fit_model,
+    project,
+)
+
+CHUNK = 4096
+"""Rows whose features are in memory at a time."""
+
+
+class Chunks(NamedTuple):
+    """Rows [chunks, CHUNK, ...]; chunk j has every k-th row from the j-th on, so a few chunks are a fair sample."""
+
+    here: jax.Array
+    then: jax.Array
+    critic_here: jax.Array
+    """[chunks, CHUNK, critics] further features: what fitted-Q evaluation thinks of (s, a), and of (s', a')"""
+    critic_then: jax.Array
+    alive: jax.Array
+    """What the features of `then` count for: 0 after a termination"""
+    values: jax.Array
+    """[chunks, CHUNK, 2]"""
+    real: jax.Array
+    """0 where the last row of a chunk is padding"""
+
+
+def chunks_of(*columns: jax.Array) -> Chunks:
+    """From all fields but the last."""
+    rows = len(columns[0])
+    count = -(-rows // CHUNK)
+    length = -(-rows // count)
+    return Chunks(*(_spread(column, count, length) for column in (*columns, jnp.ones(rows))))
+
+
+def _spread(column: jax.Array, count: int, length: int) -> jax.Array:
+    padded = jnp.pad(column, [(0, count * length - len(column)), *[(0, 0)] * (column.ndim - 1)])
+    return jnp.swapaxes(padded.reshape(length, count, *column.shape[1:]), 0, 1)
+
+
+def in_order(chunked: jax.Array, rows: int) -> np.ndarray:
+    """[chunks, CHUNK, ...] back into the order of the rows."""
+    array = np.swapaxes(np.asarray(chunked), 0, 1)
+    return array.reshape(-1, *array.shape[2:])[:rows]
+
+
+def phi_of(basis: Basis, inputs: jax.Array, critic: jax.Array) -> jax.Array:
+    return jnp.concatenate([features(basis, inputs), critic], -1)
+
+
+def projected(basis: Basis, inputs: jax.Array, critic: jax.Array, coefficients: jax.Array) -> jax.Array:
+    """phi_of @ coefficients, without the features themselves."""
+    d = len(basis.roughness)
+    return project(basis, inputs, coefficients[:d]) + critic @ coefficients[d:]
+
+
+class _Moments(NamedTuple):
+    gram: jax.Array
+    cross: jax.Array
+    values: jax.Array
+
+
+@jax.jit
+def fit_chunks(basis: Basis, chunks: Chunks, weights: jax.Array, initial: jax.Array) -> Model:
+    def add(total: _Moments, rows: tuple[Chunks, jax.Array]) -> tuple[_Moments, None]:
+        chunk, weight = rows
+        phi = phi_of(basis, chunk.here, chunk.critic_here)
+        following = chunk.alive[:, None] * phi_of(basis, chunk.then, chunk.critic_then)
+        weighted = weight[:, None] * phi
+        part = _Moments(weighted.T @ phi, following.T @ weighted, weighted.T @ chunk.values)
+        return jax.tree.map(jnp.add, total, part), None
+
+    d = len(initial)
+    nothing = _Moments(jnp.zeros((d, d)), jnp.zeros((d, d)), jnp.zeros((d, 2)))
+    total = jax.lax.scan(add, nothing, (chunks, weights))[0]
+    rows = chunks.real.sum()
+    means = _Moments(*(part / rows for part in total))
+    roughness = jnp.append(basis.roughness, jnp.ones(d - len(basis.roughness)))
+    return fit_model(means.gram, means.cross, means.values, initial, RIDGE * roughness / rows)
+
+
+@partial(jax.jit, static_argnames="discount")
+def corrections_of(basis: Basis, chunks: Chunks, model: Model, discount: float) -> jax.Array:
+    """[chunks, CHUNK] θ · φ, discounted"""
+    theta = correction_coefficients(model, discounted_features(model, discount))
+
+    def of_chunk(chunk: Chunks) -> jax.Array:
+        return projected(basis, chunk.here, chunk.critic_here, theta[:, None])[:, 0]
+
+    return jax.lax.map(of_chunk, chunks)
