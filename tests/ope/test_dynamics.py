@@ -106,7 +106,19 @@ def test_what_is_not_believed_has_no_part_in_an_estimate(monkeypatch):
     assert of_logs.diagnostics.strange is None
     assert disbelieved.diagnostics.strange == believed.diagnostics.strange > 0
     assert disbelieved.episode == of_logs.episode != believed.episode
-    np.testing.assert_array_equal(believed.diagnostics.corrections, of_logs.diagnostics.corrections)
+    np.testing.assert_array_equal(disbelieved.diagnostics.corrections, of_logs.diagnostics.corrections)
+
+
+def test_diagnostics_are_of_the_logs_whatever_is_imagined(monkeypatch):
+    monkeypatch.setattr(extraction, "BELIEVED", 1.0)
+    evidence = imagination_of("point-run", 40).evidence
+    question = asked(evidence, steady)
+    estimate = extraction.estimator(evidence, waves=(16,))
+    one, other = estimate(question), estimate(question._replace(act=lambda rows, key: np.zeros((len(rows), 2))))
+    assert one.episode != other.episode
+    assert one.diagnostics.strange != other.diagnostics.strange
+    assert len(one.diagnostics.corrections) == evidence.rows
+    np.testing.assert_array_equal(one.diagnostics.corrections, other.diagnostics.corrections)
 
 
 def test_an_estimate_by_a_model_is_as_unsure_as_the_logs_are_few():

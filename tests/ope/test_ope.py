@@ -20,6 +20,7 @@ from corsdice.ope import (
     Interval,
     ask,
     ask_function,
+    chunks,
     diagnose,
     estimators,
     evidence_of,
@@ -147,7 +148,7 @@ def test_rows_that_do_not_fill_their_chunks_count_as_they_should(monkeypatch):
     question, found = ask_function(evidence, steady, (3,))._replace(act=None), []
     assert evidence.rows % 7
     for chunk in (evidence.rows, -(-evidence.rows // 7)):
-        monkeypatch.setattr(extraction, "CHUNK", chunk)
+        monkeypatch.setattr(chunks, "CHUNK", chunk)
         found.append(extraction.estimator(evidence, waves=(16,))(question))
     whole, parts = found
     np.testing.assert_allclose(whole.diagnostics.corrections, parts.diagnostics.corrections, atol=1e-3)
