@@ -8,6 +8,7 @@ import pytest
 
 from corsdice import envs
 from corsdice.algorithms.logs import units_of
+from corsdice.dynamics import imagine
 from corsdice.envs.rollout import rollout
 from corsdice.ope import ask_function, evidence_of, extraction
 from corsdice.ope.dynamics import Imagination, joined
@@ -76,8 +77,39 @@ def test_imagined_noise_has_the_columns_of_a_row_together():
 def test_a_policy_that_leaves_the_logs_is_strange():
     imagination = imagination_of("point-run")
     assert imagination.strange(imagination.evidence) == pytest.approx(0.01, abs=1e-3)
-    assert imagination.strange(imagined_by(imagination, steady)[0]) < extraction.BELIEVED
+    assert imagination.strange(imagined_by(imagination, steady)[0]) < 0.1
     assert imagination.strange(imagined_by(imagination, astray)[0]) > 0.5
+
+
+def test_a_model_in_which_a_clone_of_the_logs_goes_astray_is_not_believed():
+    sound, wrong = imagination_of("point-run"), Imagination(imagination_of("point-run", 40).evidence)
+    assert sound.believed
+    wrong.model = wrong.model._replace(noise=20 * wrong.model.noise)
+    assert not wrong.believed
+
+
+def test_the_compiled_episodes_are_those_of_the_loop():
+    imagination = imagination_of("point-ridge")
+    act = asked(imagination.evidence, steady).act
+    units = imagination.evidence.units
+
+    def compiled(rows, key):
+        raw = rows * units.observation_scale + units.observation_shift
+        return (steady(raw) - units.action_shift) / units.action_scale
+
+    by_loop, answers = imagination.episodes(act)
+    starts, steps = by_loop.initial_observations, imagination.evidence.horizon
+    found, lived = jax.jit(lambda key: imagine(imagination.model, compiled, starts, steps, key))(jax.random.key(0))
+    lived = np.asarray(lived).T
+    assert not lived.all()  # some end early
+    for ours, loop in [
+        (found.observations, by_loop.observations),
+        (found.actions, by_loop.actions),
+        (found.next_actions, answers.next_actions),
+        (found.values, by_loop.values.T),
+        (~found.ended, by_loop.alive),
+    ]:
+        np.testing.assert_allclose(np.swapaxes(np.asarray(ours), 0, 1)[lived], loop, atol=1e-3)
 
 
 def test_imagined_episodes_follow_the_logged_ones():
@@ -101,16 +133,16 @@ def test_what_is_not_believed_has_no_part_in_an_estimate(monkeypatch):
     question = asked(evidence, steady)
     estimate = extraction.estimator(evidence, waves=(16,))
     believed, of_logs = estimate(question), estimate(question._replace(act=None))
-    monkeypatch.setattr(extraction, "BELIEVED", 0.0)
-    disbelieved = estimate(question)
-    assert of_logs.diagnostics.strange is None
-    assert disbelieved.diagnostics.strange == believed.diagnostics.strange > 0
+    monkeypatch.setattr(Imagination, "believed", False)
+    disbelieved = extraction.estimator(evidence, waves=(16,))(question)
+    assert of_logs.diagnostics.strange is disbelieved.diagnostics.strange is None
+    assert believed.diagnostics.strange > 0
     assert disbelieved.episode == of_logs.episode != believed.episode
     np.testing.assert_array_equal(disbelieved.diagnostics.corrections, of_logs.diagnostics.corrections)
 
 
 def test_diagnostics_are_of_the_logs_whatever_is_imagined(monkeypatch):
-    monkeypatch.setattr(extraction, "BELIEVED", 1.0)
+    monkeypatch.setattr(Imagination, "believed", True)
     evidence = imagination_of("point-run", 40).evidence
     question = asked(evidence, steady)
     estimate = extraction.estimator(evidence, waves=(16,))

@@ -28,7 +28,7 @@ from corsdice.ope import (
     judge,
 )
 from corsdice.ope.estimate import bootstrap
-from corsdice.ope.verdict import FEWEST_EPISODES, LARGEST_NEGATIVE, LARGEST_OUTSIDE, LARGEST_RESIDUAL
+from corsdice.ope.verdict import FEWEST_EPISODES, LARGEST_NEGATIVE, LARGEST_OUTSIDE, LARGEST_RESIDUAL, LARGEST_STRANGE
 from corsdice.policy import Act, Policy, PolicyParams
 from corsdice.training.run import Trainer, plan_of
 
@@ -284,11 +284,12 @@ def test_a_verdict_needs_the_whole_interval_on_one_side(limit, verdict):
     ("changes", "says"),
     [
         ({"outside": LARGEST_OUTSIDE + 0.02}, "12% of what the policy does is unlike anything in the logs"),
+        ({"strange": LARGEST_STRANGE + 0.02}, "12% of where the policy goes is unlike anything in the logs"),
         ({"effective_sample_size": FEWEST_EPISODES - 0.1}, "the like of only 9.9 episodes"),
         ({"flow_residual": LARGEST_RESIDUAL + 0.01}, "leaves what the logs cover"),
         ({"negative_share": LARGEST_NEGATIVE + 0.01}, "leaves what the logs cover"),
     ],
-    ids=["outside", "few episodes", "flow", "negative"],
+    ids=["outside", "strange", "few episodes", "flow", "negative"],
 )
 def test_an_estimate_that_cannot_stand_gives_no_verdict_at_any_limit(changes, says, limit):
     found = judge(COST, diagnosed(**changes), limit)
@@ -296,7 +297,7 @@ def test_an_estimate_that_cannot_stand_gives_no_verdict_at_any_limit(changes, sa
     assert says in found.reason
 
 
-@pytest.mark.parametrize("field", ["outside", "effective_sample_size", "flow_residual", "negative_share"])
+@pytest.mark.parametrize("field", ["outside", "strange", "effective_sample_size", "flow_residual", "negative_share"])
 def test_a_diagnosis_that_is_no_number_gives_no_verdict(field):
     assert judge(COST, diagnosed(**{field: np.nan}), 50).verdict == "unknown"
 

@@ -45,6 +45,11 @@ class Config:
     waves: int = 512
     """Random Fourier features of the extraction."""
 
+    @property
+    def needs_model(self) -> bool:
+        """Whether `Logs.model` is asked for."""
+        return False
+
     def actor(self, actions: int) -> Actor:
         return Actor(actions, self.widths, self.components, self.squash)
 

@@ -2,7 +2,7 @@
 
 The estimate is the choice that matters:
 
-- "closed-form" speaks of the actor that ships and of the undiscounted episode (`corsdice.extraction`);
+- "closed-form" speaks of the actor that ships and of the undiscounted episode (`episode_cost`);
 - "networks" is the paper's: A and μ extract w(s), and w(s) w(a|s) speaks of π_w and of the discounted cost;
 - "naive" takes w(a|s) for the stationary correction, which it is not: the baseline that fails;
 - "none" leaves λ where it is, which is SemiDICE.
@@ -30,17 +30,8 @@ from corsdice.algorithms.contract import (
     per_episode,
     weight_metrics,
 )
+from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial
-from corsdice.extraction import (
-    RIDGE,
-    Model,
-    correction_coefficients,
-    expected_features,
-    features,
-    fit_model,
-    relevance,
-)
-from corsdice.networks import draw
 
 
 @dataclass(frozen=True)
@@ -56,6 +47,12 @@ class Config(semidice.Config):
     """Give the constant of μ a parameter of its own (see `losses.extraction_losses`)."""
     estimate_every: int = 400
     """Steps between two estimates in closed form."""
+    use_model: bool = True
+    """Let the closed form see what a learned model imagines of the actor, where it can be believed."""
+
+    @property
+    def needs_model(self) -> bool:
+        return self.use_model and self.estimate == "closed-form"
 
 
 class State(NamedTuple):
@@ -64,8 +61,8 @@ class State(NamedTuple):
     optimiser: Any
     multiplier: jax.Array
     """λ >= 0, in standard units."""
-    cost: jax.Array
-    """The last estimate, undiscounted sum over an episode."""
+    cost: EpisodeCost
+    """The last estimate."""
 
 
 def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
@@ -79,7 +76,7 @@ def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
             "constant": jnp.zeros(()),
         }
     multiplier = jnp.asarray(hypers.multiplier, jnp.float32)
-    return State(params, params["q"], ADAM.init(params), multiplier, jnp.zeros(()))
+    return State(params, params["q"], ADAM.init(params), multiplier, EpisodeCost(jnp.zeros(()), jnp.zeros(())))
 
 
 def update(
@@ -106,15 +103,17 @@ def update(
     if config.estimate == "closed-form":
         now = step % config.estimate_every == 0
         cost = jax.lax.cond(now, lambda: episode_cost(config, logs, params, actor_key), lambda: state.cost)
-        violation = (cost - (1 - config.margin) * hypers.episode_limit) / len(logs.episode)
+        violation = (cost.value + cost.doubt - (1 - config.margin) * hypers.episode_limit) / len(logs.episode)
     else:
         per_step = losses.corrected_mean(w, logs.raw_costs(batch), batch.terminals, hypers.discount)
-        cost = per_episode(hypers, per_step)
+        cost = EpisodeCost(per_episode(hypers, per_step), jnp.zeros(()))
         violation = per_step - hypers.per_step_limit
     multiplier = state.multiplier
     if config.estimate != "none":
         multiplier = move_multiplier(config, hypers, logs, multiplier, violation)
-    metrics = terms | cost_metrics(hypers, logs, multiplier, cost) | weight_metrics(w)
+    metrics = terms | cost_metrics(hypers, logs, multiplier, cost.value) | weight_metrics(w)
+    if config.estimate == "closed-form":
+        metrics["doubt"] = cost.doubt
     metrics["mean_policy_correction"] = w_policy.mean()
     return State(params, target_q, optimiser, multiplier, cost), metrics
 
@@ -131,32 +130,6 @@ def _extraction(
     mu = config.critic().apply(params["mu"], stacked)[0]
     parts = (mu[:n], mu[n : 2 * n], mu[2 * n :])
     return losses.extraction_losses(f, a, parts, constant, w, 1 - batch.terminals, hypers.discount)
-
-
-def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> jax.Array:
-    """The actor's undiscounted cost of an episode, by extraction in closed form, held to what an episode can cost.
-
-    Solved twice: as precise as the logs are everywhere, and then where the first solution says that the actor goes.
-    """
-    probe = logs.probe
-    observations = jnp.concatenate([probe.next_observations, probe.initial_observations])
-    mixture = config.actor(logs.transitions.actions.shape[-1]).apply(params["actor"], observations)
-    actions = draw(mixture, key, squash=config.squash)
-    then = features(probe.basis, jnp.concatenate([observations, actions], -1))
-    n = len(probe.here)
-    following, initial = (1 - probe.terminals)[:, None] * then[:n], then[n:].mean(0)
-    penalty = RIDGE * probe.basis.roughness / n
-
-    def solved(weighted: jax.Array, gram: jax.Array) -> tuple[Model, jax.Array]:
-        costs = weighted.T @ probe.costs[:, None] / n
-        model = fit_model(gram, following.T @ weighted / n, costs, initial, penalty)
-        return model, expected_features(model, logs.episode)
-
-    model, expected = solved(probe.here, jnp.eye(probe.here.shape[1]))  # orthonormal under these rows
-    weights = relevance(probe.here @ correction_coefficients(model, expected))
-    weighted = weights[:, None] * probe.here
-    model, expected = solved(weighted, weighted.T @ probe.here / n)
-    return jnp.clip(expected @ model.values[:, 0], 0.0, len(logs.episode) * logs.highest_cost)
 
 
 def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:

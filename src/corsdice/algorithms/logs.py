@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from corsdice.data.dataset import Dataset
+from corsdice.dynamics import Model
 from corsdice.extraction import Basis, features, fit_basis
 
 PROBE_ROWS = 20_000
@@ -76,6 +77,8 @@ class Logs(NamedTuple):
     """[horizon] ones: the time weights of an undiscounted episode."""
     highest_cost: jax.Array
     """Of one step, raw."""
+    model: Model | None = None
+    """Of one step, where it is to be believed."""
 
     @property
     def rows(self) -> int:

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice.networks import Actor, log_likelihood
+from corsdice.dynamics import Act
+from corsdice.networks import Actor, draw, log_likelihood
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Params, Rows, Starts, Training, fit
 from corsdice.policy import Policy
@@ -33,11 +34,11 @@ class Density:
     def rates(self) -> dict[str, float]:
         return {"actor": 1e-3}
 
-    def _actor(self, widths: tuple[int, ...]) -> Actor:
+    def actor(self, widths: tuple[int, ...]) -> Actor:
         return Actor(self.actions, widths, COMPONENTS, squash=False)
 
     def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
-        return {"actor": self._actor(widths).init(key, rows.observations[:1])}
+        return {"actor": self.actor(widths).init(key, rows.observations[:1])}
 
     def loss(
         self, params: Params, held: Params, rows: Rows, starts: Starts, widths: tuple[int, ...], discount: float
@@ -47,7 +48,7 @@ class Density:
     def log_density(
         self, params: Params, observations: jax.Array, actions: jax.Array, widths: tuple[int, ...]
     ) -> jax.Array:
-        mixture = self._actor(widths).apply(params["actor"], observations)
+        mixture = self.actor(widths).apply(params["actor"], observations)
         return log_likelihood(mixture, actions, squash=False)
 
 
@@ -64,12 +65,29 @@ def function_log_density(evidence: Evidence, question: Question, training: Train
 def _fitted(
     evidence: Evidence, observations: jax.Array, actions: jax.Array, training: Training, seed: int
 ) -> jax.Array:
+    method, params = _fit(evidence, observations, actions, training, seed)
+    return method.log_density(params, evidence.observations, evidence.actions, training.widths)
+
+
+def clone(evidence: Evidence, training: Training, seed: int = 0) -> Act:
+    """Draws from the mixture that is fitted to the logged actions."""
+    method, params = _fit(evidence, evidence.observations, evidence.actions, training, seed)
+
+    @jax.jit
+    def act(observations: jax.Array, key: jax.Array) -> jax.Array:
+        return draw(method.actor(training.widths).apply(params["actor"], observations), key, squash=False)
+
+    return act
+
+
+def _fit(
+    evidence: Evidence, observations: jax.Array, actions: jax.Array, training: Training, seed: int
+) -> tuple[Density, Params]:
     method = Density(actions.shape[1])
     unused = jnp.zeros(evidence.rows)
     rows = Rows(observations, actions, observations, actions, unused, unused, unused)
     starts = Starts(observations[:1], actions[:1])
-    params = fit(method, training, rows, starts, evidence.discount, jax.random.key(seed))
-    return method.log_density(params, evidence.observations, evidence.actions, training.widths)
+    return method, fit(method, training, rows, starts, evidence.discount, jax.random.key(seed))
 
 
 def policy_log_density(evidence: Evidence, policy: Policy) -> jax.Array:

@@ -44,8 +44,8 @@ class Diagnostics(NamedTuple):
     corrections: np.ndarray
     """[rows] w(s,a)"""
     strange: float | None = None
-    """Share of what a learned model imagines of the policy that is stranger than one in a hundred of the logged states;
-    None where nothing was imagined."""
+    """Share of what a learned model imagines of the policy that is stranger than all but one in a hundred of the logged
+    states; None where no model is believed."""
 
 
 class Estimate(NamedTuple):

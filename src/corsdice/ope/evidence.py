@@ -12,6 +12,7 @@ import numpy as np
 
 from corsdice.algorithms.logs import Units, batch_of, standard_observations
 from corsdice.data.dataset import Dataset, Episodes
+from corsdice.dynamics import Act
 from corsdice.errors import UserError
 from corsdice.policy import Policy
 
@@ -55,10 +56,6 @@ class Evidence(NamedTuple):
     def episode_means(self, rows: np.ndarray) -> np.ndarray:
         """[episodes] sums over each episode, scaled so that their mean is the mean over the rows [n]."""
         return self.episodes.sums(np.asarray(rows)) * len(self.episodes.starts) / self.rows
-
-
-Act = Callable[[jax.Array, jax.Array], jax.Array]
-"""Observations [n, O] and a key -> actions [n, A], in standard units: a policy where the logs have not been."""
 
 
 class Question(NamedTuple):

@@ -37,10 +37,6 @@ CRITIC_STEPS, CRITIC_WIDTHS = 6_000, (64, 64)
 ROWS_PER_STEP = 8
 """Of the fitted Q whose values are two more features: at most so many steps, on few rows fewer. Right or wrong, it can
 only add to what the waves can express: where cost jumps they are too smooth, and there it is not."""
-BELIEVED = 0.1
-"""Largest share of strange states in what a model imagines for it to count. Of safe policies on point tasks it is below
-.03, and the model is right; of walking robots .4 and more, and it is mostly wrong. Between, and of policies that are
-far from the logs themselves, the share cannot tell whose fault it is, and the model is left out."""
 SKETCH = 8
 """Enough rows to find where a policy goes; the estimate itself takes all."""
 
@@ -68,7 +64,7 @@ def estimator(
     With features of state and action the policy is known by its actions. With `states` it is known by its policy
     correction w(a|s), and features of the state alone carry w(s): that is π_w, whose actor may be another policy.
     The estimate is by the first number of waves; the others have a part in the interval alone. What a learned model
-    imagines of the policy counts like logs if it looks like them; the diagnostics are of the logs alone.
+    imagines of the policy counts like logs, if the model is to be believed; the diagnostics are of the logs alone.
     """
     inputs = np.asarray(evidence.observations if states else evidence.pairs)
     enough = max(1, evidence.rows // ROWS_PER_WAVE)
@@ -81,11 +77,10 @@ def estimator(
     def estimate(question: Question) -> EpisodeEstimate:
         strange = None
         told_by = evidence, question
-        if question.act and not states:
+        if question.act and not states and imagination().believed:
             imagined = imagination().episodes(question.act)
             strange = imagination().strange(imagined[0])
-            if strange <= BELIEVED:
-                told_by = joined(told_by, imagined)
+            told_by = joined(told_by, imagined)
         if told_by[0] is evidence:
             solutions = _solutions(bases(max(waves)), evidence, question, states, seed)
             corrections = solutions[0].corrections

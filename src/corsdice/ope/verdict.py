@@ -10,6 +10,7 @@ FEWEST_EPISODES = 10.0
 LARGEST_RESIDUAL = 0.1
 LARGEST_NEGATIVE = 0.2
 LARGEST_OUTSIDE = 0.1
+LARGEST_STRANGE = 0.1
 
 
 class Verdict(NamedTuple):
@@ -29,6 +30,8 @@ def judge(cost: Interval, diagnostics: Diagnostics, limit: float) -> Verdict:
     # Written so that what is no number does not pass.
     if not diagnostics.outside <= LARGEST_OUTSIDE:
         return Verdict("unknown", f"{diagnostics.outside:.0%} of what the policy does is unlike anything in the logs")
+    if diagnostics.strange is not None and not diagnostics.strange <= LARGEST_STRANGE:
+        return Verdict("unknown", f"{diagnostics.strange:.0%} of where the policy goes is unlike anything in the logs")
     if not diagnostics.effective_sample_size >= FEWEST_EPISODES:
         few = f"{diagnostics.effective_sample_size:.1f}"
         return Verdict("unknown", f"the logs hold the like of only {few} episodes of this policy")

@@ -15,7 +15,10 @@ from corsdice.algorithms import Config, Hypers
 from corsdice.algorithms.logs import Logs, Units, logs_of, raw_units, units_of
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
+from corsdice.dynamics import Model
 from corsdice.errors import UserError
+from corsdice.ope import evidence_of
+from corsdice.ope.dynamics import Imagination
 from corsdice.policy import Policy, PolicyParams
 from corsdice.training.population import (
     Member,
@@ -220,6 +223,12 @@ def describe(dataset: Dataset, source: str) -> dict[str, Any]:
     }
 
 
+def believable_model(train: Dataset, units: Units, plan: Plan) -> Model | None:
+    """Of one step, fitted to the logs; None where it cannot be believed."""
+    imagination = Imagination(evidence_of(train, units, plan.horizon, plan.discount))
+    return imagination.model if imagination.believed else None
+
+
 class Trainer:
     """Trains a plan chunk by chunk; `outcome` is where it stands after the last whole one."""
 
@@ -229,6 +238,8 @@ class Trainer:
         config = plan.config
         self.units = units_for(train, plan)
         self.logs: Logs = logs_of(train, held, self.units, plan.horizon, config.waves)
+        if config.needs_model:
+            self.logs = self.logs._replace(model=believable_model(train, self.units, plan))
         self.held = held
         self.hypers = hypers_of(plan.members, train, plan.settings)
         self.keys = keys_of(plan.members)
