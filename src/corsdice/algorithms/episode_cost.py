@@ -3,10 +3,12 @@ nothing is trained on and on what a model imagines of the actor, where one can b
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import sequential_vmap
 
 from corsdice.algorithms.contract import Config, Params
 from corsdice.algorithms.logs import Logs, Probe, draw_initial
@@ -40,6 +42,12 @@ class _Rows(NamedTuple):
 
 
 def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> EpisodeCost:
+    """Of a population one member after the other: its features are far larger than all else that it holds."""
+    found: EpisodeCost = sequential_vmap(partial(_episode_cost, config))(logs, params, key)
+    return found
+
+
+def _episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> EpisodeCost:
     """The actor's cost by extraction in closed form, held to what an episode can cost.
 
     Solved twice: on a sketch, as precise as the rows are everywhere, and then where that says that the actor goes.

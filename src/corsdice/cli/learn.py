@@ -25,6 +25,7 @@ OPTIONS = (
     "extraction_divergence",
     "estimate",
     "margin",
+    "use_model",
     "critics",
     "components",
     "squash",
@@ -69,6 +70,8 @@ def train(config: TrainConfig) -> None:
         def progress(step: int, rows: list[dict[str, Any]], fresh: int) -> None:
             costs = [row["estimated_cost"] for row in rows if "estimated_cost" in row]
             told = f", cost estimates {min(costs):.3g} to {max(costs):.3g}" if costs else ""
+            if plan.config.needs_model and not rows:
+                told = ", fitting a model of one step"
             advance(f"step {step:,}{told}", fresh * len(plan.members))
 
         outcome = directory.train(config.out, plan, dataset, config.data, progress)

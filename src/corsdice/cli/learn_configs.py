@@ -45,6 +45,8 @@ class TrainConfig:
     """What tells λ the cost."""
     margin: float | None = None
     """How far below the limit to aim, as a share of it."""
+    use_model: bool | None = None
+    """Let λ's estimate see what a learned model imagines of the actor, where it can be believed."""
     critics: int | None = None
     """Q networks; with two the smaller value counts."""
     components: int | None = None

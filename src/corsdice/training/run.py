@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,6 @@ from corsdice.algorithms import Config, Hypers
 from corsdice.algorithms.logs import Logs, Units, logs_of, raw_units, units_of
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
-from corsdice.dynamics import Model
 from corsdice.errors import UserError
 from corsdice.ope import evidence_of
 from corsdice.ope.dynamics import Imagination
@@ -223,29 +223,29 @@ def describe(dataset: Dataset, source: str) -> dict[str, Any]:
     }
 
 
-def believable_model(train: Dataset, units: Units, plan: Plan) -> Model | None:
-    """Of one step, fitted to the logs; None where it cannot be believed."""
-    imagination = Imagination(evidence_of(train, units, plan.horizon, plan.discount))
-    return imagination.model if imagination.believed else None
-
-
 class Trainer:
     """Trains a plan chunk by chunk; `outcome` is where it stands after the last whole one."""
 
     def __init__(self, plan: Plan, dataset: Dataset, source: str = "memory") -> None:
         self.plan = plan
-        train, held = split(dataset, plan.holdout)
+        self._train, self.held = split(dataset, plan.holdout)
         config = plan.config
-        self.units = units_for(train, plan)
-        self.logs: Logs = logs_of(train, held, self.units, plan.horizon, config.waves)
-        if config.needs_model:
-            self.logs = self.logs._replace(model=believable_model(train, self.units, plan))
-        self.held = held
-        self.hypers = hypers_of(plan.members, train, plan.settings)
+        self.units = units_for(self._train, plan)
+        self._logs = logs_of(self._train, self.held, self.units, plan.horizon, config.waves)
+        self.hypers = hypers_of(plan.members, self._train, plan.settings)
         self.keys = keys_of(plan.members)
         self.data = describe(dataset, source)
-        states = initial_states(plan.algorithm, config, plan.mode, self.hypers, self.logs, self.keys)
+        states = initial_states(plan.algorithm, config, plan.mode, self.hypers, self._logs, self.keys)
         self.outcome = Outcome(plan, 0, states, {}, self.units, self.hypers, self.data)
+
+    @cached_property
+    def logs(self) -> Logs:
+        """With a model where one is asked for and can be believed; what is done already does not need it."""
+        if not self.plan.config.needs_model:
+            return self._logs
+        evidence = evidence_of(self._train, self.units, self.plan.horizon, self.plan.discount)
+        imagination = Imagination(evidence)
+        return self._logs._replace(model=imagination.model if imagination.believed else None)
 
     def advance(self) -> list[dict[str, Any]]:
         """One chunk; returns its metrics, one row for each member that is still going."""

@@ -1,0 +1,75 @@
+"""What CORSDICE believes of the actor's cost while it learns, against simulation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from corsdice import envs
+from corsdice.algorithms.episode_cost import episode_cost
+from corsdice.dynamics import STRANGE
+from corsdice.envs.simulate import simulate
+from corsdice.training.run import Trainer, plan_of
+
+TASK = envs.TASKS["point-run"]
+SMALL = {"steps": 300, "widths": (16,), "waves": 100, "batch_size": 64}
+
+
+@pytest.fixture(scope="module")
+def logs():
+    return envs.collect(TASK, 0, 200)
+
+
+@pytest.fixture(scope="module")
+def trainer(logs):
+    """Four members that have learned a little: two seeds with two limits, side by side."""
+    trainer = Trainer(plan_of("corsdice", logs, [10.0, 60.0], seeds=2, chunk=300, options=SMALL, mode="vmap"), logs)
+    trainer.advance()
+    return trainer
+
+
+def estimated(trainer, index, **changes):
+    params = jax.tree.map(lambda leaf: leaf[index], trainer.outcome.states.params)
+    logs = trainer.logs._replace(**changes)
+    return jax.device_get(episode_cost(trainer.plan.config, logs, params, jax.random.key(0)))
+
+
+def test_the_estimate_is_the_simulated_cost(trainer):
+    """Within three standard errors of 100 imagined and 400 simulated episodes."""
+    assert trainer.logs.model is not None
+    for index in range(2):
+        truth = simulate(trainer.outcome.policy(index), "point-run", 400, 1)
+        assert abs(estimated(trainer, index).value - truth["cost"]) <= 3 * truth["cost_se"] * np.sqrt(1 + 400 / 100)
+
+
+def test_what_is_strange_is_held_to_cost_the_most(trainer):
+    model = trainer.logs.model
+    for usual, share in ((np.inf, 0.0), (0.0, 1 - STRANGE)):
+        changed = model._replace(usual=jnp.float32(usual))
+        assert estimated(trainer, 0, model=changed).doubt == pytest.approx(share * TASK.horizon)
+
+
+def test_without_a_model_nothing_is_imagined_and_nothing_doubted(trainer):
+    assert estimated(trainer, 0, model=None).doubt == 0
+
+
+def test_a_population_estimates_as_its_members_do_alone(trainer):
+    keys = jnp.stack([jax.random.key(0)] * 4)
+    of_all = jax.jit(jax.vmap(lambda params, key: episode_cost(trainer.plan.config, trainer.logs, params, key)))(
+        trainer.outcome.states.params, keys
+    )
+    alone = [estimated(trainer, index) for index in range(4)]
+    np.testing.assert_allclose(of_all.value, [each.value for each in alone], rtol=1e-3)
+    np.testing.assert_allclose(of_all.doubt, [each.doubt for each in alone], rtol=1e-3)
+
+
+def test_lambda_sees_the_doubt(logs, trainer):
+    """Two trainings that differ in what counts as strange alone: where all does, λ is larger."""
+    plan = plan_of("corsdice", logs, [60.0], chunk=100, options=SMALL | {"steps": 100})
+    multipliers = []
+    for usual in (np.inf, 0.0):
+        other = Trainer(plan, logs)
+        other.logs = trainer.logs._replace(model=trainer.logs.model._replace(usual=jnp.float32(usual)))
+        other.advance()
+        multipliers.append(float(other.outcome.states.multiplier[0]))
+    assert multipliers[0] == 0 < multipliers[1]
