@@ -12,6 +12,8 @@ from corsdice.envs.simulate import simulate
 from corsdice.training.run import Trainer, plan_of
 
 TASK = envs.TASKS["point-run"]
+MODEL_ERROR = 3.0
+"""Of a speed that is off by some hundredths, at the speed where cost begins: see tests/ope/test_dynamics.py."""
 SMALL = {"steps": 300, "widths": (16,), "waves": 100, "batch_size": 64}
 
 
@@ -35,11 +37,11 @@ def estimated(trainer, index, **changes):
 
 
 def test_the_estimate_is_the_simulated_cost(trainer):
-    """Within three standard errors of 100 imagined and 400 simulated episodes."""
+    """Within three standard errors of 400 imagined and 400 simulated episodes, and what the model itself errs by."""
     assert trainer.logs.model is not None
     for index in range(2):
         truth = simulate(trainer.outcome.policy(index), "point-run", 400, 1)
-        assert abs(estimated(trainer, index).value - truth["cost"]) <= 3 * truth["cost_se"] * np.sqrt(1 + 400 / 100)
+        assert abs(estimated(trainer, index).value - truth["cost"]) <= 3 * truth["cost_se"] * np.sqrt(2) + MODEL_ERROR
 
 
 def test_what_is_strange_is_held_to_cost_the_most(trainer):

@@ -96,8 +96,13 @@ def move_multiplier(
     """
     if not config.standardise:
         return jnp.maximum(0.0, multiplier + hypers.multiplier_rate * violation)
-    relative = jnp.clip(violation / (logs.units.cost_scale * (1 - hypers.discount)), -0.1, 0.1)
-    return jnp.maximum(0.0, multiplier + hypers.multiplier_rate * hypers.alpha / (1 - hypers.discount) * relative)
+    step = hypers.multiplier_rate * jnp.clip(in_deviations(hypers, logs, violation), -0.1, 0.1)
+    return jnp.maximum(0.0, multiplier + step * hypers.alpha / (1 - hypers.discount))
+
+
+def in_deviations(hypers: Hypers, logs: Logs, cost: jax.Array) -> jax.Array:
+    """A raw cost a step, in deviations of the logged ones."""
+    return cost / (logs.units.cost_scale * (1 - hypers.discount))
 
 
 def per_episode(hypers: Hypers, per_step: jax.Array) -> jax.Array:

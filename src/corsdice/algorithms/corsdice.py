@@ -2,7 +2,8 @@
 
 The estimate is the choice that matters:
 
-- "closed-form" speaks of the actor that ships and of the undiscounted episode (`episode_cost`);
+- "closed-form" speaks of the actor that ships and of the undiscounted episode, by extraction in closed form or, where
+  one can be believed, by a model (`episode_cost`);
 - "networks" is the paper's: A and μ extract w(s), and w(s) w(a|s) speaks of π_w and of the discounted cost;
 - "naive" takes w(a|s) for the stationary correction, which it is not: the baseline that fails;
 - "none" leaves λ where it is, which is SemiDICE.
@@ -25,7 +26,9 @@ from corsdice.algorithms.contract import (
     Metrics,
     Params,
     cost_metrics,
+    decay,
     descend,
+    in_deviations,
     move_multiplier,
     per_episode,
     weight_metrics,
@@ -45,10 +48,13 @@ class Config(semidice.Config):
     """f of the extraction by networks."""
     split_constant: bool = True
     """Give the constant of μ a parameter of its own (see `losses.extraction_losses`)."""
+    damping: float = 0.5
+    """How much of the violation itself is added to λ, beside its sum over the steps: the policy follows λ late, and by
+    the sum alone λ would swing about where it should be."""
     estimate_every: int = 400
     """Steps between two estimates in closed form."""
     use_model: bool = True
-    """Let the closed form see what a learned model imagines of the actor, where it can be believed."""
+    """Take what a learned model imagines of the actor in place of the closed form, where it can be believed."""
 
     @property
     def needs_model(self) -> bool:
@@ -60,7 +66,7 @@ class State(NamedTuple):
     target_q: Params
     optimiser: Any
     multiplier: jax.Array
-    """λ >= 0, in standard units."""
+    """λ >= 0, in standard units, but for what `damped` adds."""
     cost: EpisodeCost
     """The last estimate."""
 
@@ -86,9 +92,10 @@ def update(
     batch = draw_batch(logs, batch_key, config.batch_size, logs.rows)
     initial = draw_initial(logs, initial_key, config.batch_size)
     held = state.params | {"target_q": state.target_q}
+    multiplier = damped(config, hypers, logs, state)
 
     def total_loss(params: Params) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array, jax.Array]]:
-        semi = semidice.terms(config, hypers, logs, params, held, state.multiplier, batch)
+        semi = semidice.terms(config, hypers, logs, params, held, multiplier, batch)
         terms, w = semi.losses, semi.policy_correction
         state_correction = jnp.ones_like(w)
         if config.estimate == "networks":
@@ -103,19 +110,34 @@ def update(
     if config.estimate == "closed-form":
         now = step % config.estimate_every == 0
         cost = jax.lax.cond(now, lambda: episode_cost(config, logs, params, actor_key), lambda: state.cost)
-        violation = (cost.value + cost.doubt - (1 - config.margin) * hypers.episode_limit) / len(logs.episode)
+        violation = excess(config, hypers, logs, cost)
     else:
         per_step = losses.corrected_mean(w, logs.raw_costs(batch), batch.terminals, hypers.discount)
         cost = EpisodeCost(per_episode(hypers, per_step), jnp.zeros(()))
         violation = per_step - hypers.per_step_limit
-    multiplier = state.multiplier
+    after = state._replace(params=params, target_q=target_q, optimiser=optimiser, cost=cost)
     if config.estimate != "none":
-        multiplier = move_multiplier(config, hypers, logs, multiplier, violation)
+        # As fast as the networks that have to follow it.
+        slowing = hypers._replace(multiplier_rate=hypers.multiplier_rate * decay(config, step))
+        after = after._replace(multiplier=move_multiplier(config, slowing, logs, state.multiplier, violation))
     metrics = terms | cost_metrics(hypers, logs, multiplier, cost.value) | weight_metrics(w)
     if config.estimate == "closed-form":
         metrics["doubt"] = cost.doubt
     metrics["mean_policy_correction"] = w_policy.mean()
-    return State(params, target_q, optimiser, multiplier, cost), metrics
+    return after, metrics
+
+
+def excess(config: Config, hypers: Hypers, logs: Logs, cost: EpisodeCost) -> jax.Array:
+    """By how much an episode is over what is aimed at, a raw cost a step."""
+    return (cost.value + cost.doubt - (1 - config.margin) * hypers.episode_limit) / len(logs.episode)
+
+
+def damped(config: Config, hypers: Hypers, logs: Logs, state: State) -> jax.Array:
+    """The λ that the policy sees: with a term that answers to the last estimate at once (Stooke et al., 2020)."""
+    if config.estimate != "closed-form":
+        return state.multiplier
+    relative = jnp.clip(in_deviations(hypers, logs, excess(config, hypers, logs, state.cost)), -1.0, 1.0)
+    return jnp.maximum(0.0, state.multiplier + config.damping * hypers.alpha / (1 - hypers.discount) * relative)
 
 
 def _extraction(

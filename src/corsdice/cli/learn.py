@@ -26,6 +26,7 @@ OPTIONS = (
     "estimate",
     "margin",
     "use_model",
+    "damping",
     "critics",
     "components",
     "squash",

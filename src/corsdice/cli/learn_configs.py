@@ -45,8 +45,10 @@ class TrainConfig:
     """What tells λ the cost."""
     margin: float | None = None
     """How far below the limit to aim, as a share of it."""
+    damping: float | None = None
+    """How much of the violation itself is added to λ, beside its sum over the steps."""
     use_model: bool | None = None
-    """Let λ's estimate see what a learned model imagines of the actor, where it can be believed."""
+    """Take what a learned model imagines of the actor in place of the closed form, where it can be believed."""
     critics: int | None = None
     """Q networks; with two the smaller value counts."""
     components: int | None = None

@@ -25,8 +25,8 @@ from corsdice.ope import behaviour
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Params, Rows, Starts, Training, fit, rows_of
 
-STEPS, CLONE_STEPS = 20_000, 3_000
-ROWS_PER_STEP = 5
+STEPS, BATCH, CLONE_STEPS = 5_000, 1024, 3_000
+ROWS_PER_STEP = 10
 """At most so many steps of training, on few rows fewer."""
 CLONE_WIDTHS = (64, 64)
 ROWS = 50_000
@@ -97,7 +97,7 @@ def fit_dynamics(evidence: Evidence, seed: int = 0) -> Model:
     scales = scales_of(evidence)
     nobody = Question(evidence.actions, evidence.actions[: len(evidence.initial_observations)])
     rows, starts = rows_of(evidence, nobody, corrected=False)
-    training = Training(_steps(STEPS, evidence))
+    training = Training(_steps(STEPS, evidence), BATCH)
     params = fit(Dynamics(scales), training, rows, starts, evidence.discount, jax.random.key(seed))["model"]
     told = jax.jit(partial(predict, scales))(params, rows.pairs)
     noise = (_change(scales, rows) - told.change) / jnp.exp(told.log_deviation)
