@@ -71,7 +71,7 @@ def measure(estimate: str, members: int, updates: int) -> dict[str, Any]:
         np.zeros(rows, bool),
         timeouts,
     )
-    options = {"estimate": estimate, "steps": 100 * updates, "layer_norm": True}
+    options = {"estimate": estimate, "steps": 100 * updates, "layer_norm": True, "use_model": False}
     plan = plan_of("corsdice", dataset, [20.0], seeds=members, chunk=max(updates // members, 20), options=options)
     trainer = Trainer(plan, dataset)
     trainer.advance()
@@ -109,7 +109,8 @@ def update_flops(config: Any, observations: int, actions: int) -> float:
         total += 4 * trained(observations, 1)  # A(s), μ(s), μ(s'), μ(s_0)
     else:
         rows, features = 20_000, config.waves
-        per = rows * (2.0 * (observations + actions) * features + 4.0 * features**2)
+        # φ(s',a'), then A for the first solution, G and A for the second
+        per = rows * (2.0 * (observations + actions) * features + 8.0 * features**2)
         per += rows / config.batch_size * forward(observations, config.components * (1 + 2 * actions))
         total += per / config.estimate_every
     return total
