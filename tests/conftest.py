@@ -25,7 +25,7 @@ def pytest_unconfigure(config):
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Compiled programs hold memory maps; Linux gives a process 65,530, and without them JAX crashes: let go in time."""
+    """Compiled programs hold memory maps; Linux gives a process 65,530, and beyond them JAX crashes."""
     at_an_end = nextitem is None or nextitem.path != item.path
     if at_an_end and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         import jax  # not before the cache is set up
