@@ -25,11 +25,11 @@ from corsdice.ope import behaviour
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Params, Rows, Starts, Training, fit, rows_of
 
-STEPS, BATCH, CLONE_STEPS = 5_000, 1024, 3_000
+STEPS, BATCH, CLONE_STEPS = 5_000, 1024, 2_000
 ROWS_PER_STEP = 10
 """At most so many steps of training, on few rows fewer."""
 CLONE_WIDTHS = (64, 64)
-ROWS = 50_000
+ROWS, CLONE_ROWS = 50_000, 10_000
 """To imagine at most: whole episodes from logged first states, and no more than were logged."""
 LONGEST = 1_000
 """Steps of an imagined episode."""
@@ -131,13 +131,13 @@ class Imagination:
         """Whether a clone of the logs stays, in the model, where the logs are."""
         training = Training(_steps(CLONE_STEPS, self.evidence), widths=CLONE_WIDTHS)
         clone = behaviour.clone(self.evidence, training, self.seed)
-        return self.strange(self.episodes(clone)[0]) <= BELIEVED
+        return self.strange(self.episodes(clone, CLONE_ROWS)[0]) <= BELIEVED
 
-    def episodes(self, act: Act) -> tuple[Evidence, Question]:
+    def episodes(self, act: Act, rows: int = ROWS) -> tuple[Evidence, Question]:
         """Of a policy, which may be any function, as if they had been logged."""
         evidence = self.evidence
         steps = min(evidence.horizon, LONGEST)
-        count = max(1, min(ROWS, evidence.rows) // steps)
+        count = max(1, min(rows, evidence.rows) // steps)
         starts = np.random.default_rng(self.seed).integers(0, len(evidence.initial_observations), count)
         observations = evidence.initial_observations[starts]
         key = jax.random.key(self.seed)
