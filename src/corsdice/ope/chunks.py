@@ -76,19 +76,21 @@ class _Moments(NamedTuple):
 
 
 @jax.jit
-def fit_chunks(basis: Basis, chunks: Chunks, weights: jax.Array, initial: jax.Array) -> Model:
-    def add(total: _Moments, rows: tuple[Chunks, jax.Array]) -> tuple[_Moments, None]:
-        chunk, weight = rows
+def fit_chunks(basis: Basis, chunks: Chunks, weights: jax.Array, initial: jax.Array, count: int) -> Model:
+    """On the first `count` chunks: a number, not a shape, so a sample and all rows are one compiled program."""
+
+    def add(j: int, total: _Moments) -> _Moments:
+        chunk, weight = jax.tree.map(lambda array: array[j], (chunks, weights))
         phi = phi_of(basis, chunk.here, chunk.critic_here)
         following = chunk.alive[:, None] * phi_of(basis, chunk.then, chunk.critic_then)
         weighted = weight[:, None] * phi
         part = _Moments(weighted.T @ phi, following.T @ weighted, weighted.T @ chunk.values)
-        return jax.tree.map(jnp.add, total, part), None
+        return jax.tree.map(jnp.add, total, part)
 
     d = len(initial)
     nothing = _Moments(jnp.zeros((d, d)), jnp.zeros((d, d)), jnp.zeros((d, 2)))
-    total = jax.lax.scan(add, nothing, (chunks, weights))[0]
-    rows = chunks.real.sum()
+    total = jax.lax.fori_loop(0, count, add, nothing)
+    rows = jnp.where(jnp.arange(len(chunks.real)) < count, chunks.real.sum(1), 0).sum()
     means = _Moments(*(part / rows for part in total))
     roughness = jnp.append(basis.roughness, jnp.ones(d - len(basis.roughness)))
     return fit_model(means.gram, means.cross, means.values, initial, RIDGE * roughness / rows)

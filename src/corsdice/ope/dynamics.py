@@ -9,6 +9,7 @@ the model, the model is not used.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -124,14 +125,16 @@ class Imagination:
     def __init__(self, evidence: Evidence, seed: int = 0) -> None:
         self.evidence = evidence
         self.seed = seed
-        self.model = fit_dynamics(evidence, seed)
+        with ThreadPoolExecutor(1) as beside:  # networks this small keep one core busy each
+            training = Training(_steps(CLONE_STEPS, evidence), widths=CLONE_WIDTHS)
+            clone = beside.submit(behaviour.clone, evidence, training, seed)
+            self.model = fit_dynamics(evidence, seed)
+            self.clone = clone.result()
 
     @cached_property
     def believed(self) -> bool:
         """Whether a clone of the logs stays, in the model, where the logs are."""
-        training = Training(_steps(CLONE_STEPS, self.evidence), widths=CLONE_WIDTHS)
-        clone = behaviour.clone(self.evidence, training, self.seed)
-        return self.strange(self.episodes(clone, CLONE_ROWS)[0]) <= BELIEVED
+        return self.strange(self.episodes(self.clone, CLONE_ROWS)[0]) <= BELIEVED
 
     def episodes(self, act: Act, rows: int = ROWS) -> tuple[Evidence, Question]:
         """Of a policy, which may be any function, as if they had been logged."""

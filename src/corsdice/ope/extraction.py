@@ -38,7 +38,7 @@ ROWS_PER_STEP = 8
 """Of the fitted Q whose values are two more features: at most so many steps, on few rows fewer. Right or wrong, it can
 only add to what the waves can express: where cost jumps they are too smooth, and there it is not."""
 SKETCH = 8
-"""Enough rows to find where a policy goes; the estimate itself takes all."""
+"""Chunks that are enough to find where a policy goes; the estimate itself takes all."""
 
 
 class _Solution(NamedTuple):
@@ -149,10 +149,10 @@ def _fit_where_policy_goes(
     basis: Basis, evidence: Evidence, chunks: Chunks, start: jax.Array
 ) -> tuple[Model, jax.Array]:
     """On all rows, weighted by where a solution on a sample of them says that the policy goes; and the weights."""
-    sketch = jax.tree.map(lambda array: array[:SKETCH], chunks)
-    model = fit_chunks(basis, sketch, sketch.real, start.mean(0))
-    weights = chunks.real * relevance(chunks.real * corrections_of(basis, chunks, model, evidence.discount))
-    return fit_chunks(basis, chunks, weights, start.mean(0)), weights
+    count, initial = len(chunks.real), start.mean(0)
+    sketch = fit_chunks(basis, chunks, chunks.real, initial, min(SKETCH, count))
+    weights = chunks.real * relevance(chunks.real * corrections_of(basis, chunks, sketch, evidence.discount))
+    return fit_chunks(basis, chunks, weights, initial, count), weights
 
 
 def _of_actions(evidence: Evidence, question: Question, seed: int) -> tuple[Chunks, jax.Array, jax.Array]:
