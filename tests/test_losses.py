@@ -138,6 +138,27 @@ def test_the_q_loss_is_stationary_at_semidice_and_nowhere_near_it(divergence, al
 
 
 @every_divergence
+@pytest.mark.parametrize("beta", [0.3, 0.5, 0.8])
+def test_the_balanced_nu_loss_is_stationary_at_f_dvl(divergence, beta):
+    logs = make_logs(0.0)
+    rows = every_transition(logs)
+    solution = tabular.f_dvl(logs, beta, divergence)
+    assert solution.status == Status.CONVERGED
+    mdp = logs.mdp
+    q = (mdp.rewards + mdp.discount * expected_next(mdp, solution.nu))[:STATES]
+
+    @jax.jit
+    @jax.grad
+    def slope(nu):
+        return losses.nu_loss(divergence, q[rows.s, rows.a], nu[rows.s], 1.0, rows.weights, beta)
+
+    nu = solution.nu[:STATES]
+    np.testing.assert_allclose(slope(nu), 0, atol=1e-8)
+    assert (slope(nu + 0.1) > 1e-3).all()
+    assert (slope(nu - 0.1) < -1e-3).all()
+
+
+@every_divergence
 def test_semidice_losses_leave_what_they_hold_alone(divergence):
     """Semi-gradients: ν moves by the nu-loss alone, Q by the Q-loss alone."""
     q, nu, reward = np.array([[1.0, -2.0, 0.3], [0.5, 0.1, -0.4], [0.0, 1.0, 2.0]])

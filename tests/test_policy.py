@@ -202,7 +202,7 @@ def test_json_that_is_no_description_is_named(content, saved):
 
 def test_another_format_is_told(saved):
     changed(saved, lambda content: content.update(corsdice_policy=99))
-    assert "has format 99, this version reads 1" in refusal(load, saved)
+    assert "has format 99, this version reads 2" in refusal(load, saved)
 
 
 def test_numbers_of_another_policy_are_refused(saved, tmp_path):

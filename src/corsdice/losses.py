@@ -73,10 +73,15 @@ def nu_loss(
     nu: jax.Array,
     alpha: jax.Array | float,
     weights: jax.Array | None = None,
+    balance: float = 0.5,
 ) -> jax.Array:
-    """E_D[ν(s) + α f*_0((Q(s,a) - ν(s))/α)] (label nu-loss); a function of ν, with Q held."""
+    """E_D[ν(s) + α f*_0((Q(s,a) - ν(s))/α)] (label nu-loss); a function of ν, with Q held.
+
+    With β, the balance, other than one half: twice E_D[(1-β) ν + β α f*_0] (label appendix:fdvl).
+    """
     advantage = jax.lax.stop_gradient(q) - nu
-    return _mean(nu + alpha * divergence.conjugate(advantage / alpha), weights)
+    conjugate = alpha * divergence.conjugate(advantage / alpha)
+    return 2 * _mean((1 - balance) * nu + balance * conjugate, weights)
 
 
 def q_loss(
@@ -146,3 +151,26 @@ def cost_bound(
     scores = (jax.lax.stop_gradient(correction) * (costs + e_chi) + (1 - discount) * chi_initial) / tau
     bound = tau * (jax.scipy.special.logsumexp(scores) - jnp.log(len(scores))) + tau * radius
     return bound, jax.lax.stop_gradient(jax.nn.softmax(scores))
+
+
+def divergence_from_prior(mean: jax.Array, log_std: jax.Array) -> jax.Array:
+    """KL(N(mean, std²) ‖ N(0, 1)) [...], summed over the last axis."""
+    return (0.5 * (mean**2 + jnp.exp(2 * log_std) - 1) - log_std).sum(-1)
+
+
+def vae_loss(
+    reconstruction: jax.Array, actions: jax.Array, mean: jax.Array, log_std: jax.Array, weight: float
+) -> jax.Array:
+    """Squared error of the actions [n, A] that were encoded and decoded, and `weight` times the KL from the prior."""
+    return ((reconstruction - actions) ** 2).mean() + weight * divergence_from_prior(mean, log_std).mean()
+
+
+def maximum_mean_discrepancy(x: jax.Array, y: jax.Array, width: float) -> jax.Array:
+    """[...] between samples x and y [m, ..., A], with the kernel exp(-|x-y|²/2σ) (BEAR, Kumar et al., 2019)."""
+
+    def kernel(left: jax.Array, right: jax.Array) -> jax.Array:
+        distance = ((left[:, None] - right[None]) ** 2).sum(-1)
+        return jnp.exp(-distance / (2 * width)).mean((0, 1))
+
+    squared = kernel(x, x) + kernel(y, y) - 2 * kernel(x, y)
+    return jnp.sqrt(jnp.maximum(squared, 0.0) + 1e-6)  # a root has no slope at 0

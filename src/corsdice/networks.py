@@ -5,7 +5,7 @@ Last layers start at zero, so critics start at 0 and every correction at w(0) = 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -81,6 +81,52 @@ class Actor(nn.Module):
             means=outputs[..., k : k + k * a].reshape(*lead, k, a) + spread,
             log_stds=jnp.clip(outputs[..., k + k * a :].reshape(*lead, k, a) - 0.5, low, high),
         )
+
+    @nn.nowrap
+    def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array:
+        return draw(self.apply(params, observations), key, squash=self.squash)
+
+    @nn.nowrap
+    def centre(self, params: Any, observations: jax.Array) -> jax.Array:
+        return mode(self.apply(params, observations), squash=self.squash)
+
+    @nn.nowrap
+    def log_likelihood(self, params: Any, observations: jax.Array, actions: jax.Array) -> jax.Array:
+        return log_likelihood(self.apply(params, observations), actions, squash=self.squash)
+
+
+class Latent(NamedTuple):
+    """A diagonal Gaussian over what tells actions of one state apart."""
+
+    mean: jax.Array
+    log_std: jax.Array
+
+
+class VAE(nn.Module):
+    """Logged actions by a latent variable: q(z|s,a) and, before the tanh that brings it into the box, a(s,z)."""
+
+    actions: int
+    widths: tuple[int, ...]
+
+    @property
+    def latents(self) -> int:
+        return 2 * self.actions
+
+    def setup(self) -> None:
+        self.encoder = MLP(self.widths, 2 * self.latents)
+        self.decoder = MLP(self.widths, self.actions)
+
+    def __call__(self, observations: jax.Array, actions: jax.Array) -> tuple[Latent, jax.Array]:
+        """q(z|s,a), and the action at its mean."""
+        latent = self.encode(observations, actions)
+        return latent, self.decode(observations, latent.mean)
+
+    def encode(self, observations: jax.Array, actions: jax.Array) -> Latent:
+        mean, log_std = jnp.split(self.encoder(jnp.concatenate([observations, actions], -1)), 2, -1)
+        return Latent(mean, jnp.clip(log_std, -4.0, 4.0))
+
+    def decode(self, observations: jax.Array, latents: jax.Array) -> jax.Array:
+        return self.decoder(jnp.concatenate([observations, latents], -1))
 
 
 def log_likelihood(mixture: Mixture, actions: jax.Array, *, squash: bool) -> jax.Array:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from corsdice.actors import Acts, describe, described
 from corsdice.algorithms.logs import Units
 from corsdice.errors import UserError
 from corsdice.files import read_tensors, write_json, write_tensors
-from corsdice.networks import Actor, draw, mode
 
-FORMAT = 1
+FORMAT = 2
 
 
 class PolicyParams(NamedTuple):
@@ -35,14 +35,16 @@ class Act:
     Hashable by value, so one compilation serves every policy of a shape.
     """
 
-    actor: Actor
+    actor: Acts
     deterministic: bool = False
 
     def __call__(self, params: PolicyParams, key: jax.Array, observation: jax.Array) -> jax.Array:
         units = params.units
-        mixture = self.actor.apply(params.actor, (observation - units.observation_shift) / units.observation_scale)
-        squash = self.actor.squash
-        action = mode(mixture, squash=squash) if self.deterministic else draw(mixture, key, squash=squash)
+        standard = (observation - units.observation_shift) / units.observation_scale
+        if self.deterministic:
+            action = self.actor.centre(params.actor, standard)
+        else:
+            action = self.actor.draw(params.actor, standard, key)
         return action * units.action_scale + units.action_shift
 
 
@@ -50,7 +52,7 @@ class Act:
 class Policy:
     """A trained policy. `predict` is for people with arrays, `act` for compiled programs."""
 
-    actor: Actor
+    actor: Acts
     params: PolicyParams
     about: dict[str, Any]
     """Shapes, algorithm, hyper-parameters, cost limit, estimate, data and versions: what the JSON file holds."""
@@ -62,8 +64,8 @@ class Policy:
     def predict(self, observations: Any, seed: int = 0, deterministic: bool = False) -> np.ndarray:
         """Actions for one observation or for many, of the shapes in the logs.
 
-        The policy is stochastic, and its estimate speaks of that; `deterministic` gives the centre of the most
-        probable component instead, another policy with another cost.
+        The policy is stochastic, and its estimate speaks of that; `deterministic` gives one action for each
+        observation instead (of a mixture the centre of its most probable component), another policy with another cost.
         """
         shape = tuple(self.about["observation_shape"])
         observations = np.asarray(observations, np.float32)
@@ -79,14 +81,8 @@ class Policy:
         stem = _stem(path)
         stem.parent.mkdir(parents=True, exist_ok=True)
         write_tensors(stem.with_name(stem.name + ".safetensors"), self.params)
-        actor = {
-            "actions": self.actor.actions,
-            "widths": list(self.actor.widths),
-            "components": self.actor.components,
-            "squash": self.actor.squash,
-        }
         target = stem.with_name(stem.name + ".json")
-        write_json(target, {"corsdice_policy": FORMAT, "actor": actor, "about": self.about})
+        write_json(target, {"corsdice_policy": FORMAT, "actor": describe(self.actor), "about": self.about})
         return target
 
 
@@ -99,10 +95,9 @@ def load(path: Path | str) -> Policy:
     description, numbers = stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".safetensors")
     try:
         content = json.loads(description.read_text())
-        spec = content["actor"]
         if content["corsdice_policy"] != FORMAT:
             raise UserError(f"{description} has format {content['corsdice_policy']}, this version reads {FORMAT}")
-        actor = Actor(int(spec["actions"]), tuple(spec["widths"]), int(spec["components"]), bool(spec["squash"]))
+        actor: Acts = described(content["actor"])
         about = dict(content["about"])
         columns = int(np.prod(about["observation_shape"], dtype=int))
         if int(np.prod(about["action_shape"], dtype=int)) != actor.actions:
@@ -117,7 +112,7 @@ def load(path: Path | str) -> Policy:
     return Policy(actor, read_tensors(numbers, expected), about)
 
 
-def _empty_params(actor: Actor, columns: int) -> PolicyParams:
+def _empty_params(actor: Acts, columns: int) -> PolicyParams:
     """The shapes that the numbers of such a policy must have."""
     variables = jax.eval_shape(actor.init, jax.random.key(0), jax.ShapeDtypeStruct((1, columns), np.float32))
     row = jax.ShapeDtypeStruct((columns,), np.float32)

@@ -62,8 +62,12 @@ def log_density(mean, deviation):
     return norm.logpdf(np.asarray(evidence.actions[:, 0], np.float64), centre, deviation)
 
 
+def density_of(policy):
+    return behaviour.policy_log_density(logs(), policy, ope.ask(logs(), policy), Training())
+
+
 def test_the_density_of_a_trained_policy_is_that_of_its_gaussian():
-    np.testing.assert_allclose(behaviour.policy_log_density(logs(), policy()), log_density(SHIFT, NARROW), atol=1e-4)
+    np.testing.assert_allclose(density_of(policy()), log_density(SHIFT, NARROW), atol=1e-4)
 
 
 @cache
@@ -79,11 +83,7 @@ def test_a_fitted_density_ratio_is_near_the_known_one(density):
     """A log density by maximum likelihood is off by up to √(parameters / rows) in the mean square: .12 here, twice that
     for two of them. Where w is of the order of 1, w is off by as much."""
     evidence, question = logs(), ope.ask(logs(), policy())
-    own = (
-        behaviour.policy_log_density(evidence, policy())
-        if density == "known"
-        else behaviour.function_log_density(evidence, question, TRAINING)
-    )
+    own = density_of(policy()) if density == "known" else behaviour.function_log_density(evidence, question, TRAINING)
     w = behaviour.policy_correction(own, behaviour.behaviour_log_density(evidence, TRAINING))
     known = known_correction()
     assert w.mean() == pytest.approx(1, abs=1e-5)

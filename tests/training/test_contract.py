@@ -14,7 +14,10 @@ from corsdice.training.population import run_chunk
 from corsdice.training.run import Trainer, plan_of
 
 STEPS, CHUNK, LIMIT = 40, 20, 40.0
-DICE = {"multiplier", "estimated_cost", "cost_limit", "mean_correction", "effective_sample_size", "zero_weights"}
+CONSTRAINED = {"multiplier", "estimated_cost", "cost_limit"}
+WEIGHTS = {"mean_correction", "effective_sample_size", "zero_weights"}
+SAME_PROGRAM = {"f-dvl", "sql", "xql"}
+"""SemiDICE but for numbers: see `test_the_family_is_semidice_but_for_numbers`."""
 SMALL = {"steps": STEPS, "widths": (8,), "waves": 16, "batch_size": 16}
 
 
@@ -38,9 +41,13 @@ def trained(plan, logs):
     return trainer, rows
 
 
-@pytest.fixture(scope="module", params=ALGORITHMS)
+@pytest.fixture(scope="module", params=[name for name in ALGORITHMS if name not in SAME_PROGRAM])
 def population(request, logs):
     return trained(small_plan(request.param, logs), logs)
+
+
+def has_corrections(trainer):
+    return hasattr(by_name(trainer.plan.algorithm).module, "corrections")
 
 
 def member(tree, index):
@@ -81,10 +88,12 @@ def test_metrics_are_finite_and_hold_what_is_promised(population):
     for row in rows:
         assert np.isfinite(list(row.values())).all()
         assert "policy_loss" in row
-        if not trainer.plan.algorithm.startswith("bc-"):
-            assert row.keys() >= DICE
+        if trainer.plan.algorithm not in ("bc-all", "bc-safe", "odice"):
+            assert row.keys() >= CONSTRAINED
             assert row["multiplier"] >= 0
             assert row["cost_limit"] == pytest.approx(LIMIT)
+        if has_corrections(trainer):
+            assert row.keys() >= WEIGHTS
             assert 0 <= row["effective_sample_size"] <= 1 + 1e-6
             assert 0 <= row["zero_weights"] <= 1
             assert row["mean_correction"] >= 0
@@ -108,6 +117,8 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(population, l
 
 def test_corrections_are_one_number_a_row_none_negative(population):
     trainer, _ = population
+    if not has_corrections(trainer):
+        pytest.skip("of the DICE family alone")
     plan, batch = trainer.plan, trainer.logs.transitions
     module = by_name(plan.algorithm).module
     hypers, state = member((trainer.hypers, trainer.outcome.states), 0)
@@ -128,7 +139,7 @@ def test_a_member_of_a_population_is_the_member_trained_alone(population, logs):
 def test_alpha_matters_to_what_weighs_and_to_nothing_else(population, logs):
     trainer, _ = population
     small, large = (actions(trainer, index, logs) for index in (0, 2))
-    if trainer.plan.algorithm.startswith("bc-"):
+    if not has_corrections(trainer):
         np.testing.assert_array_equal(small, large)
     else:
         assert np.abs(small - large).max() > 0.01
@@ -145,8 +156,9 @@ def test_alpha_means_the_same_whatever_the_scale_of_the_reward(population, logs)
     assert_same(exact.outcome.states, trainer.outcome.states)
     nearly, _ = trained(trainer.plan, logs._replace(rewards=logs.rewards * np.float32(1000)))
     for index in range(4):
-        expected = actions(trainer, index, logs)
-        np.testing.assert_allclose(actions(nearly, index, logs), expected, atol=1e-3, rtol=0)
+        moved = np.abs(actions(nearly, index, logs) - actions(trainer, index, logs)).max(-1) > 1e-3
+        # Where two candidates are all but equally good, rounding may take the other one.
+        assert moved.mean() <= (0.01 if hasattr(trainer.plan.config, "candidates") else 0.0)
     if "multiplier" in rows[0]:  # told in raw units: what one unit of cost is worth in reward
         assert rows[-1]["multiplier"] == pytest.approx(1024 * population[1][-1]["multiplier"])
 
@@ -171,6 +183,15 @@ def test_one_trace_whatever_the_population(mode, population, monkeypatch):
         return len(counted)
 
     assert traces(7) == traces(2) == 1
+
+
+def test_the_family_is_semidice_but_for_numbers():
+    """f-DVL balances evenly, SQL's α counts twice, XQL's divergence is KL: as in `tabular.semigradient`."""
+    semidice = by_name("semidice").config(divergence="chi2")
+    assert by_name("f-dvl").config() == semidice
+    assert by_name("sql").config() == dataclasses.replace(semidice, alpha_factor=2.0)
+    assert by_name("xql").config() == dataclasses.replace(semidice, divergence="kl")
+    assert {by_name(name).module for name in SAME_PROGRAM} == {by_name("semidice").module}
 
 
 def test_standard_units_shift_the_value_of_every_trajectory_alike():

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from corsdice.algorithms import bc, corsdice, optidice
+from corsdice.algorithms import bc, bcq, bear, corsdice, cpq, odice, optidice
 from corsdice.algorithms.contract import Config, Hypers
 from corsdice.errors import UserError
 
@@ -33,10 +33,17 @@ ALGORITHMS = {
         Algorithm("corsdice", corsdice, {}),
         Algorithm("semidice", corsdice, {"estimate": "none"}),
         Algorithm("naive-semidice", corsdice, {"estimate": "naive"}),
+        Algorithm("f-dvl", corsdice, {"estimate": "none", "divergence": "chi2", "balance": 0.5}),
+        Algorithm("sql", corsdice, {"estimate": "none", "divergence": "chi2", "alpha_factor": 2.0}),
+        Algorithm("xql", corsdice, {"estimate": "none", "divergence": "kl"}),
+        Algorithm("odice", odice, {}),
         Algorithm("optidice", optidice, {}),
         Algorithm("coptidice", optidice, {"constrained": True}),
         Algorithm("bc-all", bc, {}),
         Algorithm("bc-safe", bc, {"safe_only": True}),
+        Algorithm("bcq-lag", bcq, {}),
+        Algorithm("bear-lag", bear, {}),
+        Algorithm("cpq", cpq, {}),
     )
 }
 
@@ -47,8 +54,19 @@ def by_name(name: str) -> Algorithm:
     return ALGORITHMS[name]
 
 
+BASELINES = (bcq, bear, cpq)
+
+
 def paper_settings(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the paper's appendix H says, as options of the configuration and of the hyper-parameters."""
+    """What the paper's appendix H says, as options of the configuration and of the hyper-parameters.
+
+    Of the baselines, what the public implementations that it compares with have (OSRL), but for the reward, which
+    they multiply by .1 and which is standardised here.
+    """
+    if algorithm.module in BASELINES:
+        steps = 300_000 if algorithm.module is bear else 100_000
+        critics = 2 if algorithm.module is cpq else 4
+        return {"steps": steps, "batch_size": 512, "critics": critics}, {"target_rate": 5e-3, "discount": 0.99}
     options: dict[str, Any] = {
         "steps": 1_000_000,
         "batch_size": 256,

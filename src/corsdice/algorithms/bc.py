@@ -11,12 +11,11 @@ import jax.numpy as jnp
 from corsdice import losses
 from corsdice.algorithms import contract
 from corsdice.algorithms.contract import ADAM, Hypers, Metrics, Params, descend
-from corsdice.algorithms.logs import Batch, Logs, draw_batch
-from corsdice.networks import log_likelihood
+from corsdice.algorithms.logs import Logs, draw_batch
 
 
 @dataclass(frozen=True)
-class Config(contract.Config):
+class Config(contract.MixtureConfig):
     safe_only: bool = False
     """Clone only episodes whose undiscounted cost is within the limit."""
 
@@ -40,14 +39,9 @@ def update(
     actor = config.actor(batch.actions.shape[-1])
 
     def loss(params: Params) -> jax.Array:
-        mixture = actor.apply(params["actor"], batch.observations)
-        return losses.policy_loss(log_likelihood(mixture, batch.actions, squash=config.squash), jnp.ones(()))
+        likelihood = actor.log_likelihood(params["actor"], batch.observations, batch.actions)
+        return losses.policy_loss(likelihood, jnp.ones(()))
 
     value, gradients = jax.value_and_grad(loss)(state.params)
     params, optimiser = descend(config, hypers, state.params, gradients, state.optimiser, step)
     return State(params, optimiser), {"policy_loss": value}
-
-
-def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:
-    """1 on every row that is cloned: w(a|s) of a clone is one."""
-    return jnp.ones(len(batch.rewards))

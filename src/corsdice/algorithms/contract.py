@@ -1,6 +1,6 @@
 """What every algorithm shares: the static settings, the traced ones, and the way parameters are moved.
 
-An algorithm is a module with a frozen `Config` and three pure functions:
+An algorithm is a module with a frozen `Config` and two pure functions, those of the DICE family with a third:
 
     init(config, hypers, logs, key) -> State
     update(config, hypers, logs, state, step, key) -> (State, metrics)
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from corsdice.actors import Acts
 from corsdice.algorithms.logs import Logs
 from corsdice.networks import Actor
 
@@ -34,10 +35,6 @@ class Config:
     batch_size: int = 256
     widths: tuple[int, ...] = (256, 256)
     """Hidden layers of every network."""
-    components: int = 3
-    """Gaussians in the actor's mixture."""
-    squash: bool = False
-    """Bring actions into their bounds by tanh, as the paper does, rather than by clipping."""
     cosine_decay: bool = True
     """Learning rates fall to zero along a cosine."""
     standardise: bool = True
@@ -49,6 +46,20 @@ class Config:
     def needs_model(self) -> bool:
         """Whether `Logs.model` is asked for."""
         return False
+
+    def actor(self, actions: int) -> Acts:
+        """What draws actions of so many numbers."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class MixtureConfig(Config):
+    """Of algorithms that clone logged actions, each with a weight, into a mixture of Gaussians."""
+
+    components: int = 3
+    """Gaussians in the actor's mixture."""
+    squash: bool = False
+    """Bring actions into their bounds by tanh, as the paper does, rather than by clipping."""
 
     def actor(self, actions: int) -> Actor:
         return Actor(actions, self.widths, self.components, self.squash)

@@ -18,7 +18,6 @@ from corsdice.algorithms.logs import Logs, draw_initial
 from corsdice.dynamics import STRANGE, Act, Model, are_strange, imagine
 from corsdice.extraction import RIDGE, correction_coefficients, expected_features, features, fit_model, relevance
 from corsdice.extraction import Model as LinearModel
-from corsdice.networks import draw
 
 IMAGINED_ROWS, FEWEST_EPISODES = 40_000, 40
 """Of one estimate: 200 episodes of 200 steps tell a cost to a fourteenth of its deviation."""
@@ -42,8 +41,7 @@ def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> 
 
 
 def _actor(config: Config, logs: Logs, params: Params) -> Act:
-    actor = config.actor(logs.transitions.actions.shape[-1])
-    return lambda observations, key: draw(actor.apply(params["actor"], observations), key, squash=config.squash)
+    return partial(config.actor(logs.transitions.actions.shape[-1]).draw, params["actor"])
 
 
 def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array) -> EpisodeCost:

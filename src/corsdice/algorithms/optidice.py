@@ -19,11 +19,11 @@ from corsdice import divergences, losses
 from corsdice.algorithms import contract
 from corsdice.algorithms.contract import ADAM, Hypers, Metrics, Params, descend
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial, penalised_rewards
-from corsdice.networks import Critic, log_likelihood
+from corsdice.networks import Critic
 
 
 @dataclass(frozen=True)
-class Config(contract.Config):
+class Config(contract.MixtureConfig):
     constrained: bool = False
     """Hold the cost to its limit: COptiDICE."""
     divergence: str = "soft-chi2"
@@ -76,10 +76,11 @@ def update(
         nu = config.critic().apply(params["nu"], stacked)[0] + params["constant"] / (1 - discount)
         advantage = reward + losses.flow_error(nu[:n], (1 - batch.terminals) * nu[n : 2 * n], discount)
         w = jax.lax.stop_gradient(f.weight(advantage / hypers.alpha))
-        mixture = config.actor(batch.actions.shape[-1]).apply(params["actor"], batch.observations)
+        actor = config.actor(batch.actions.shape[-1])
+        likelihood = actor.log_likelihood(params["actor"], batch.observations, batch.actions)
         terms = {
             "nu_loss": losses.optidice_nu_loss(f, advantage, nu[2 * n :], hypers.alpha, discount),
-            "policy_loss": losses.policy_loss(log_likelihood(mixture, batch.actions, squash=config.squash), w),
+            "policy_loss": losses.policy_loss(likelihood, w),
         }
         p = jnp.full(n, 1 / n)
         if config.bounded:

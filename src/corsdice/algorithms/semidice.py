@@ -15,13 +15,17 @@ from corsdice import divergences, losses
 from corsdice.algorithms import contract
 from corsdice.algorithms.contract import Hypers, Params
 from corsdice.algorithms.logs import Batch, Logs, penalised_rewards
-from corsdice.networks import Critic, log_likelihood
+from corsdice.networks import Critic
 
 
 @dataclass(frozen=True)
-class Config(contract.Config):
+class Config(contract.MixtureConfig):
     divergence: str = "soft-chi2"
     """f of the policy: kl, chi2 or soft-chi2."""
+    balance: float = 0.5
+    """β of f-DVL, which adds up w(a|s) to (1-β)/β: 1 at one half, as a policy correction must."""
+    alpha_factor: float = 1.0
+    """SQL's α counts twice."""
     critics: int = 1
     """Q networks; with two the smaller value counts."""
     layer_norm: bool = False
@@ -60,13 +64,15 @@ def terms(
     q = q_network.apply(params["q"], pairs)
     target_q = q_network.apply(held["target_q"], pairs).min(0)
     reward = penalised_rewards(logs.units, batch, multiplier, hypers.discount)
-    w = jax.lax.stop_gradient(f.weight((target_q - nu) / hypers.alpha))
-    mixture = config.actor(batch.actions.shape[-1]).apply(params["actor"], batch.observations)
+    alpha = config.alpha_factor * hypers.alpha
+    w = jax.lax.stop_gradient(f.weight((target_q - nu) / alpha))
+    actor = config.actor(batch.actions.shape[-1])
+    likelihood = actor.log_likelihood(params["actor"], batch.observations, batch.actions)
     return Terms(
         {
-            "nu_loss": losses.nu_loss(f, target_q, nu, hypers.alpha),
+            "nu_loss": losses.nu_loss(f, target_q, nu, alpha, balance=config.balance),
             "q_loss": jax.vmap(lambda one: losses.q_loss(one, reward, nu_next, hypers.discount))(q).sum(),
-            "policy_loss": losses.policy_loss(log_likelihood(mixture, batch.actions, squash=config.squash), w),
+            "policy_loss": losses.policy_loss(likelihood, w),
         },
         w,
     )
@@ -77,4 +83,4 @@ def policy_correction(config: Config, hypers: Hypers, nu: Params, target_q: Para
     pairs = jnp.concatenate([batch.observations, batch.actions], -1)
     q = config.critic(config.critics).apply(target_q, pairs).min(0)
     advantage = q - config.critic().apply(nu, batch.observations)[0]
-    return divergences.by_name(config.divergence).weight(advantage / hypers.alpha)
+    return divergences.by_name(config.divergence).weight(advantage / (config.alpha_factor * hypers.alpha))

@@ -184,7 +184,22 @@ class BenchTrainingConfig:
         at_least(1, updates=self.updates)
 
 
-AlgorithmName = Literal["corsdice", "semidice", "naive-semidice", "optidice", "coptidice", "bc-all", "bc-safe"]
+AlgorithmName = Literal[
+    "corsdice",
+    "semidice",
+    "naive-semidice",
+    "f-dvl",
+    "sql",
+    "xql",
+    "odice",
+    "optidice",
+    "coptidice",
+    "bc-all",
+    "bc-safe",
+    "bcq-lag",
+    "bear-lag",
+    "cpq",
+]
 EmbeddedTask = Literal["point-circle", "point-run", "point-ridge"]
 OpeTask = Literal["point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah"]
 EstimatorName = Literal[

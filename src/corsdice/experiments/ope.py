@@ -104,11 +104,13 @@ def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> It
         missing = [name for name in config.estimators if name not in {row["estimator"] for row in rows}]
         if missing:
             policy = outcome.policy(index)
+            question = ope.ask(evidence, policy, member.seed)
             if logged is None:
                 w = own_correction(outcome, index, evidence)
             else:
-                w = behaviour.policy_correction(behaviour.policy_log_density(evidence, policy), logged)
-            question = ope.ask(evidence, policy, member.seed, w)
+                own = behaviour.policy_log_density(evidence, policy, question, training)
+                w = behaviour.policy_correction(own, logged)
+            question = question._replace(policy_correction=w)
             truth = truth_in(rows) or simulate(
                 policy, environment_of(task), config.truth_episodes, 1, DISCOUNT, config.workers
             )

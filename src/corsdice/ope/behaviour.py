@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from corsdice.dynamics import Act
-from corsdice.networks import Actor, draw, log_likelihood
+from corsdice.networks import Actor
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Params, Rows, Starts, Training, fit
 from corsdice.policy import Policy
@@ -48,8 +48,7 @@ class Density:
     def log_density(
         self, params: Params, observations: jax.Array, actions: jax.Array, widths: tuple[int, ...]
     ) -> jax.Array:
-        mixture = self.actor(widths).apply(params["actor"], observations)
-        return log_likelihood(mixture, actions, squash=False)
+        return self.actor(widths).log_likelihood(params["actor"], observations, actions)
 
 
 def behaviour_log_density(evidence: Evidence, training: Training, seed: int = 0) -> jax.Array:
@@ -75,7 +74,7 @@ def clone(evidence: Evidence, training: Training, seed: int = 0) -> Act:
 
     @jax.jit
     def act(observations: jax.Array, key: jax.Array) -> jax.Array:
-        return draw(method.actor(training.widths).apply(params["actor"], observations), key, squash=False)
+        return method.actor(training.widths).draw(params["actor"], observations, key)
 
     return act
 
@@ -90,10 +89,16 @@ def _fit(
     return method, fit(method, training, rows, starts, evidence.discount, jax.random.key(seed))
 
 
-def policy_log_density(evidence: Evidence, policy: Policy) -> jax.Array:
-    """log π(a|s) [n] of the logged actions under a trained policy, whose units are those of the evidence."""
-    mixture = policy.actor.apply(policy.params.actor, evidence.observations)
-    return log_likelihood(mixture, evidence.actions, squash=policy.actor.squash)
+def policy_log_density(
+    evidence: Evidence, policy: Policy, question: Question, training: Training, seed: int = 0
+) -> jax.Array:
+    """log π(a|s) [n] of the logged actions under a trained policy, whose units are those of the evidence.
+
+    Not every actor knows it; of one that can only draw, a mixture is fitted to what it draws.
+    """
+    if isinstance(policy.actor, Actor):
+        return policy.actor.log_likelihood(policy.params.actor, evidence.observations, evidence.actions)
+    return function_log_density(evidence, question, training, seed)
 
 
 def policy_correction(policy: jax.Array, behaviour: jax.Array) -> jax.Array:

@@ -43,10 +43,11 @@ class Assessor:
             self._logged = behaviour.behaviour_log_density(evidence, self.training)
 
     def ask(self, policy: Policy) -> ope.Question:
-        w = None
-        if self._logged is not None:
-            w = behaviour.policy_correction(behaviour.policy_log_density(self.evidence, policy), self._logged)
-        return ope.ask(self.evidence, policy, 0, w)
+        question = ope.ask(self.evidence, policy)
+        if self._logged is None:
+            return question
+        own = behaviour.policy_log_density(self.evidence, policy, question, self.training)
+        return question._replace(policy_correction=behaviour.policy_correction(own, self._logged))
 
     def ask_function(self, policy: RawPolicy, observation_shape: tuple[int, ...]) -> ope.Question:
         """Of any function of observations; where a density is needed, it is fitted to what the function does."""

@@ -143,7 +143,7 @@ def _discount(settings: dict[str, Any]) -> float:
 
 def plan_from(content: dict[str, Any]) -> Plan:
     """The plan that a run's description tells."""
-    config = content["config"] | {"widths": tuple(content["config"]["widths"])}
+    config = {name: tuple(value) if isinstance(value, list) else value for name, value in content["config"].items()}
     limits = {
         member["cost_limit"]: CostLimit.episodic(
             member["cost_limit"], horizon=content["horizon"], discount=content["discount"]

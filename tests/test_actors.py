@@ -1,0 +1,98 @@
+"""Ways to act: that they stay in the box, take what they should, and are found again in their description."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from corsdice.actors import BestOf, Perturbed, describe, described, logged_like
+from corsdice.networks import Actor
+
+ACTORS = {
+    "mixture": Actor(2, (8,), 3, squash=False),
+    "perturbed": Perturbed(2, (8,), 0.3),
+    "best of logged": BestOf(Perturbed(2, (8,), 0.3), (4,), critics=3, candidates=5),
+    "best of a Gaussian": BestOf(Actor(2, (8,), 1, squash=True), (4,), caution=1.0),
+}
+every_actor = pytest.mark.parametrize("actor", ACTORS.values(), ids=ACTORS)
+
+
+def random_params(actor, seed=0):
+    """Numbers everywhere: networks start with a last layer of zeros."""
+    params = actor.init(jax.random.key(seed), jnp.zeros((1, 3)))
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
+    noisy = [leaf + jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(tree, noisy)
+
+
+def observations(rows):
+    return jax.random.normal(jax.random.key(9), (rows, 3))
+
+
+@every_actor
+def test_an_actor_is_found_again_in_its_description(actor):
+    again = described(json.loads(json.dumps(describe(actor))))
+    assert again == actor
+    assert hash(again) == hash(actor)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kind": "unheard of"}, {"widths": "wide"}, {"proposal": 7}, {"proposal": {"kind": "mixture"}}, {"critics": None}],
+    ids=str,
+)
+def test_a_description_that_makes_no_sense_is_refused(change):
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        described(describe(ACTORS["best of logged"]) | change)
+
+
+@every_actor
+def test_actions_stay_in_the_box_and_depend_on_the_key_and_the_place(actor):
+    params, rows = random_params(actor), observations(500)
+    first, again, other = (actor.draw(params, rows, jax.random.key(seed)) for seed in (0, 0, 1))
+    assert first.shape == (500, 2)
+    assert jnp.abs(first).max() <= 1
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert (first[0] != first[1:]).any()
+    centre = actor.centre(params, rows)
+    assert centre.shape == (500, 2)
+    assert jnp.abs(centre).max() <= 1
+    np.testing.assert_array_equal(centre, actor.centre(params, rows))
+
+
+@every_actor
+def test_an_actor_takes_one_observation_as_it_takes_many(actor):
+    params, rows = random_params(actor), observations(4)
+    assert actor.draw(params, rows[0], jax.random.key(0)).shape == (2,)
+    assert actor.centre(params, rows[0]).shape == (2,)
+
+
+def test_a_candidate_is_moved_from_what_was_logged_by_its_reach_at_most():
+    actor = ACTORS["perturbed"]
+    params, rows = random_params(actor), observations(500)
+    logged = logged_like(actor.vae, params["vae"], rows, jax.random.key(3))
+    moved = jnp.abs(actor.draw(params, rows, jax.random.key(3)) - logged)
+    assert moved.max() <= actor.reach + 1e-6
+    assert moved.max() > 0.5 * actor.reach
+
+
+def test_the_best_candidate_is_taken():
+    """Drawn again with the same keys, none has a larger Q - λ Q_c."""
+    actor = ACTORS["best of logged"]
+    params = random_params(actor) | {"multiplier": jnp.float32(0.7)}
+    rows, key = observations(200), jax.random.key(5)
+
+    def score(actions):
+        pairs = jnp.concatenate([rows, actions], -1)
+        q, q_cost = actor.critic.apply(params["q"], pairs), actor.critic.apply(params["q_cost"], pairs)
+        cautious = 0.75 * q.min(0) + 0.25 * q.max(0)
+        return cautious - 0.7 * (0.75 * q_cost.max(0) + 0.25 * q_cost.min(0))
+
+    each = jnp.stack([score(actor.proposal.draw(params["proposal"], rows, k)) for k in jax.random.split(key, 5)])
+    taken = score(actor.draw(params, rows, key))
+    np.testing.assert_allclose(taken, each.max(0), rtol=1e-5, atol=1e-5)
+    assert (each.max(0) - each.min(0)).mean() > 0.1  # there is something to choose from

@@ -1,0 +1,89 @@
+"""What the actor-critic baselines share, against values that are known."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from corsdice import envs, losses
+from corsdice.algorithms.lagrangian import controller, episode_cost, scaled_costs, scaled_limit, steered
+from corsdice.algorithms.logs import Batch, batch_of, units_of
+from corsdice.costs import CostLimit
+from corsdice.training.population import Member, hypers_of
+
+DISCOUNT = 0.99
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return envs.collect(envs.TASKS["point-run"], 0, 20)
+
+
+def hypers(dataset, limit):
+    member = Member(0, 0.3, CostLimit.episodic(limit, horizon=100, discount=DISCOUNT))
+    return jax.tree.map(lambda leaf: leaf[0], hypers_of([member], dataset, {}))
+
+
+def test_a_discounted_sum_of_scaled_costs_is_in_the_unit_of_its_limit(dataset):
+    """A policy that costs the same at every step and 25 in an episode of 100 has the Q_c that a limit of 25 allows."""
+    units = units_of(dataset, DISCOUNT)
+    logs = SimpleNamespace(units=units, raw_costs=lambda batch: batch.costs * units.cost_scale + units.cost_shift)
+    batch = batch_of(dataset, units)
+    np.testing.assert_allclose(scaled_costs(logs, batch) * units.cost_scale, dataset.costs, atol=1e-5)
+    of_limit = hypers(dataset, 25.0)
+    steady = Batch(None, None, None, (np.float32(0.25) - units.cost_shift) / units.cost_scale, None, None)
+    q_cost = scaled_costs(logs, steady) / (1 - DISCOUNT)
+    # A limit on 100 steps is meant per step of them, and what lies beyond them is discounted away.
+    assert scaled_limit(of_limit, logs) == pytest.approx(float(q_cost) * (1 - DISCOUNT**100), rel=1e-4)
+    assert episode_cost(of_limit, logs, scaled_limit(of_limit, logs)) == pytest.approx(25, rel=1e-5)
+
+
+def test_the_controller_answers_to_the_violation_its_sum_and_its_rise():
+    gains = (0.1, 0.01, 1.0)
+    state = controller()
+    assert state.multiplier == 0
+    state = steered(state, jnp.float32(2.0), gains)
+    assert state.multiplier == pytest.approx(0.1 * 2 + 0.01 * 2 + 1.0 * 2)
+    state = steered(state, jnp.float32(1.0), gains)  # falls: no derivative
+    assert state.multiplier == pytest.approx(0.1 * 1 + 0.01 * 3)
+    state = steered(state, jnp.float32(-0.5), gains)
+    assert state.multiplier == 0  # -.05 + .025
+    for _ in range(10):
+        state = steered(state, jnp.float32(-1.0), gains)
+    assert state.sum == 0  # what is far below the limit is no credit
+    assert steered(state, jnp.float32(1.0), gains).sum == 1
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.0, 1.0), (1.3, 0.4), (-0.2, 2.5)])
+def test_the_divergence_from_the_prior_is_the_integral_it_stands_for(mean, deviation):
+    def integrand(z):
+        return norm.pdf(z, mean, deviation) * (norm.logpdf(z, mean, deviation) - norm.logpdf(z))
+
+    expected = quad(integrand, mean - 12 * deviation, mean + 12 * deviation)[0]
+    found = losses.divergence_from_prior(jnp.array([mean, mean]), jnp.log(jnp.array([deviation, deviation])))
+    assert found == pytest.approx(2 * expected, abs=1e-5)
+
+
+def test_the_discrepancy_is_that_of_gaussians_and_none_between_equal_samples():
+    """E of the kernel exp(-(x-y)²/2σ) for x - y ~ N(m, v) is √(σ/(σ+v)) exp(-m²/2(σ+v))."""
+    width, count = 0.5, 2000
+    x, y = (jax.random.normal(jax.random.key(seed), (count, 1)) for seed in (0, 1))
+
+    def kernel(m, v):
+        return np.sqrt(width / (width + v)) * np.exp(-(m**2) / 2 / (width + v))
+
+    for shift in (0.5, 2.0):
+        expected = np.sqrt(2 * kernel(0, 2) - 2 * kernel(shift, 2))
+        found = losses.maximum_mean_discrepancy(x, y + shift, width)
+        assert found == pytest.approx(expected, abs=4 / np.sqrt(count))
+    assert losses.maximum_mean_discrepancy(x, x, width) == pytest.approx(1e-3, rel=0.1)  # the root's guard
+
+
+def test_the_discrepancy_has_a_slope_even_where_there_is_none():
+    x = jnp.ones((4, 3, 2))
+    slope = jax.grad(lambda x: losses.maximum_mean_discrepancy(x, jnp.ones((4, 3, 2)), 50.0).sum())(x)
+    assert jnp.isfinite(slope).all()
