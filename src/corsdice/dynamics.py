@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from corsdice.extraction import Basis, features
 from corsdice.networks import MLP
 
-WIDTHS = (128, 128)
+WIDTHS, OUTCOME_WIDTHS = (128, 128), (64, 64)
 LOG_DEVIATIONS = (-6.0, 2.0)
 STRANGE = 0.01
 """The share of logged states that count as strange themselves."""
@@ -37,7 +37,13 @@ class Scales:
 
     @property
     def network(self) -> MLP:
-        return MLP(WIDTHS, 2 * len(self.change) + 3)
+        """Of (s,a): the change, its deviation, and the end."""
+        return MLP(WIDTHS, 2 * len(self.change) + 1)
+
+    @property
+    def outcome_network(self) -> MLP:
+        """Of (s,a,s'): reward and cost."""
+        return MLP(OUTCOME_WIDTHS, 2)
 
 
 class Prediction(NamedTuple):
@@ -47,24 +53,38 @@ class Prediction(NamedTuple):
     """[n, O] mean of the change of the observation"""
     log_deviation: jax.Array
     """[n, O]"""
-    reward: jax.Array
-    """[n]"""
-    cost: jax.Array
-    """[n] logit of the cost as a part of the largest logged: a cost that jumps is seen sharply, and none is below 0"""
     end: jax.Array
     """[n] logit of a termination"""
 
 
+class Outcome(NamedTuple):
+    """Of transitions; in the scales.
+
+    What is paid for is often where one arrives: told by s' as well, reward and cost are sharp functions, where the
+    mean over all s' that may follow would be blurred.
+    """
+
+    reward: jax.Array
+    """[n]"""
+    cost: jax.Array
+    """[n] logit of the cost as a part of the largest logged: a cost that jumps is seen sharply, and none is below 0"""
+
+
 def predict(scales: Scales, params: Any, pairs: jax.Array) -> Prediction:
     size = len(scales.change)
-    output = scales.network.apply(params, pairs)
+    output = scales.network.apply(params["step"], pairs)
     deviations = jnp.clip(output[:, size : 2 * size], *LOG_DEVIATIONS)
-    reward, cost, end = output[:, 2 * size :].T
-    return Prediction(output[:, :size], deviations, reward, cost + scales.cost_logit, end + scales.end_logit)
+    return Prediction(output[:, :size], deviations, output[:, -1] + scales.end_logit)
+
+
+def predict_outcome(scales: Scales, params: Any, pairs: jax.Array, change: jax.Array) -> Outcome:
+    """With s' by its change from s, in the scales."""
+    reward, cost = scales.outcome_network.apply(params["outcome"], jnp.concatenate([pairs, change], -1)).T
+    return Outcome(reward, cost + scales.cost_logit)
 
 
 class Model(NamedTuple):
-    """p(s', end | s, a), the means of reward and cost, and what logged states are like."""
+    """p(s', end | s, a), reward and cost of a transition, and what logged states are like."""
 
     scales: Scales
     params: Any
@@ -107,12 +127,14 @@ def respond(
     """
     noise_key, end_key = jax.random.split(key)
     scales = model.scales
-    told = predict(scales, model.params, jnp.concatenate([observations, actions], -1))
+    pairs = jnp.concatenate([observations, actions], -1)
+    told = predict(scales, model.params, pairs)
     drawn = model.noise[jax.random.randint(noise_key, (len(observations),), 0, len(model.noise))]
     change = told.change + jnp.exp(told.log_deviation) * drawn
     following = jnp.clip(observations + jnp.array(scales.change) * change, model.low, model.high)
-    rewards = told.reward * scales.reward + scales.reward_shift
-    costs = jax.nn.sigmoid(told.cost) * scales.largest_cost
+    outcome = predict_outcome(scales, model.params, pairs, change)
+    rewards = outcome.reward * scales.reward + scales.reward_shift
+    costs = jax.nn.sigmoid(outcome.cost) * scales.largest_cost
     ended = jax.random.uniform(end_key, told.end.shape) < jax.nn.sigmoid(told.end)
     return following, jnp.stack([rewards, costs], -1), ended
 

@@ -26,11 +26,14 @@ Params = dict[str, Any]
 Metrics = dict[str, jax.Array]
 
 
+USUAL_STEPS = 20_000
+
+
 @dataclass(frozen=True)
 class Config:
     """Choices that shape the compiled program, common to all algorithms."""
 
-    steps: int = 20_000
+    steps: int = USUAL_STEPS
     """Updates of each member of the population."""
     batch_size: int = 256
     widths: tuple[int, ...] = (256, 256)
@@ -83,6 +86,7 @@ class Hypers(NamedTuple):
     target_rate: Any = 0.03
     """Of the network that follows Q."""
     multiplier_rate: Any = 1e-3
+    """Of λ; in standard units that of a run of the usual length."""
     multiplier: Any = 0.0
     """λ at the start, in standard units."""
 
@@ -103,11 +107,12 @@ def move_multiplier(
 
     In standard units: what λ has to outweigh is a sum over 1/(1-γ) steps, and w depends on (r - λc)/α alone, so λ is
     of the order of α/(1-γ). It moves on that scale by the violation in deviations of the cost, held to a tenth of one:
-    the critics need time to follow.
+    the critics need time to follow. A short run has the same way to go: the fewer its steps, the longer they are.
     """
     if not config.standardise:
         return jnp.maximum(0.0, multiplier + hypers.multiplier_rate * violation)
-    step = hypers.multiplier_rate * jnp.clip(in_deviations(hypers, logs, violation), -0.1, 0.1)
+    step = hypers.multiplier_rate * USUAL_STEPS / config.steps
+    step *= jnp.clip(in_deviations(hypers, logs, violation), -0.1, 0.1)
     return jnp.maximum(0.0, multiplier + step * hypers.alpha / (1 - hypers.discount))
 
 

@@ -20,7 +20,7 @@ import optax
 from scipy.special import logit
 
 from corsdice.data.dataset import Episodes
-from corsdice.dynamics import STRANGE, Act, Model, Scales, are_strange, predict, take_step, unusual
+from corsdice.dynamics import STRANGE, Act, Model, Scales, are_strange, predict, predict_outcome, take_step, unusual
 from corsdice.extraction import fit_basis
 from corsdice.ope import behaviour
 from corsdice.ope.evidence import Evidence, Question
@@ -44,7 +44,7 @@ walking robots .4 and more."""
 
 @dataclass(frozen=True)
 class Dynamics:
-    """The network of `corsdice.dynamics`, by likelihood of the changes and error of reward and cost."""
+    """The networks of `corsdice.dynamics`, by likelihood of the changes and error of reward and cost."""
 
     scales: Scales
     momentum: float = 0.9
@@ -52,24 +52,32 @@ class Dynamics:
 
     @property
     def rates(self) -> dict[str, float]:
-        return {"model": 1e-3}
+        return {"step": 3e-3, "outcome": 5e-3}
 
     def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
-        return {"model": self.scales.network.init(key, rows.pairs[:1])}
+        step_key, outcome_key = jax.random.split(key)
+        pairs = rows.pairs[:1]
+        return {
+            "step": self.scales.network.init(step_key, pairs),
+            "outcome": self.scales.outcome_network.init(
+                outcome_key, jnp.concatenate([pairs, rows.observations[:1]], -1)
+            ),
+        }
 
     def loss(
         self, params: Params, held: Params, rows: Rows, starts: Starts, widths: tuple[int, ...], discount: float
     ) -> jax.Array:
         scales = self.scales
-        told = predict(scales, params["model"], rows.pairs)
-        residual = (_change(scales, rows) - told.change) / jnp.exp(told.log_deviation)
+        told, change = predict(scales, params, rows.pairs), _change(scales, rows)
+        outcome = predict_outcome(scales, params, rows.pairs, change)
+        residual = (change - told.change) / jnp.exp(told.log_deviation)
         unlikely = (told.log_deviation + residual**2 / 2).mean(-1)
         rewards, costs = rows.values.T
-        error = (rewards - scales.reward_shift) / scales.reward - told.reward
+        error = (rewards - scales.reward_shift) / scales.reward - outcome.reward
         return (
             (rows.alive * unlikely).mean()  # what a log holds after a termination is no state
             + (error**2).mean()
-            + optax.sigmoid_binary_cross_entropy(told.cost, costs / scales.largest_cost).mean()
+            + optax.sigmoid_binary_cross_entropy(outcome.cost, costs / scales.largest_cost).mean()
             + optax.sigmoid_binary_cross_entropy(told.end, 1 - rows.alive).mean()
         )
 
@@ -99,7 +107,7 @@ def fit_dynamics(evidence: Evidence, seed: int = 0) -> Model:
     nobody = Question(evidence.actions, evidence.actions[: len(evidence.initial_observations)])
     rows, starts = rows_of(evidence, nobody, corrected=False)
     training = Training(_steps(STEPS, evidence), BATCH)
-    params = fit(Dynamics(scales), training, rows, starts, evidence.discount, jax.random.key(seed))["model"]
+    params = fit(Dynamics(scales), training, rows, starts, evidence.discount, jax.random.key(seed))
     told = jax.jit(partial(predict, scales))(params, rows.pairs)
     noise = (_change(scales, rows) - told.change) / jnp.exp(told.log_deviation)
     low, high = evidence.observations.min(0), evidence.observations.max(0)

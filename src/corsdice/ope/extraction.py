@@ -31,6 +31,8 @@ WAVES, COARSE_WAVES = 1000, 300
 coarse features go on differently, and nothing in the logs says which is right."""
 WAVES_WITH_MODEL = 700
 """Enough where a model fills the gaps, in half the time; far from the logs, and without it, 1000 are far better."""
+MOSTLY_STRANGE = 0.5
+"""Share of strange states beyond which what was imagined is left out: of most of it the model knows nothing."""
 ROWS_PER_WAVE = 100
 """Fewer rows than this for each random feature would make the corrections noisy."""
 CRITIC_STEPS, CRITIC_WIDTHS = 6_000, (64, 64)
@@ -64,7 +66,8 @@ def estimator(
     With features of state and action the policy is known by its actions. With `states` it is known by its policy
     correction w(a|s), and features of the state alone carry w(s): that is π_w, whose actor may be another policy.
     The estimate is by the first number of waves; the others have a part in the interval alone. What a learned model
-    imagines of the policy counts like logs, if the model is to be believed; the diagnostics are of the logs alone.
+    imagines of the policy counts like logs, if the model is to be believed and knows most of it; the diagnostics are of
+    the logs alone.
     """
     inputs = np.asarray(evidence.observations if states else evidence.pairs)
     enough = max(1, evidence.rows // ROWS_PER_WAVE)
@@ -80,7 +83,8 @@ def estimator(
         if question.act and not states and imagination().believed:
             imagined = imagination().episodes(question.act)
             strange = imagination().strange(imagined[0])
-            told_by = joined(told_by, imagined)
+            if strange <= MOSTLY_STRANGE:
+                told_by = joined(told_by, imagined)
         if told_by[0] is evidence:
             solutions = _solutions(bases(max(waves)), evidence, question, states, seed)
             corrections = solutions[0].corrections
