@@ -141,8 +141,35 @@ def test_what_is_not_believed_has_no_part_in_an_estimate(monkeypatch):
     np.testing.assert_array_equal(disbelieved.diagnostics.corrections, of_logs.diagnostics.corrections)
 
 
+def test_what_is_mostly_strange_is_told_and_left_out(monkeypatch):
+    evidence = imagination_of("point-run", 40).evidence
+    question = asked(evidence, steady)
+    monkeypatch.setattr(Imagination, "believed", True)
+    found = {}
+    for strange in (0.5, 0.51):
+        monkeypatch.setattr(Imagination, "strange", lambda self, imagined, share=strange: share)
+        found[strange] = extraction.estimator(evidence, waves=(16,))(question)
+        assert found[strange].diagnostics.strange == strange
+    of_logs = extraction.estimator(evidence, waves=(16,))(question._replace(act=None))
+    assert found[0.51].episode == of_logs.episode != found[0.5].episode
+
+
+def test_reward_and_cost_are_told_by_where_a_step_leads():
+    """On point-run reward and cost are of the speed after the step: s' tells both, where (s,a) leaves noise."""
+    imagination = imagination_of("point-run")
+    imagined, _ = imagined_by(imagination, steady)
+    units = imagination.evidence.units
+    after = np.asarray(imagined.next_observations) * units.observation_scale + units.observation_shift
+    error = imagined.values[0] - after[:, 1]
+    assert np.sqrt((error**2).mean()) < 0.1 * imagination.evidence.values[0].std()
+    clear = np.abs(after[:, 1] - 2) > 0.2
+    fast = (after[:, 1] > 2) | (np.abs(after[:, 0]) > 1)
+    assert np.abs(imagined.values[1] - fast)[clear].mean() < 0.02
+
+
 def test_diagnostics_are_of_the_logs_whatever_is_imagined(monkeypatch):
     monkeypatch.setattr(Imagination, "believed", True)
+    monkeypatch.setattr(extraction, "MOSTLY_STRANGE", 1.0)
     evidence = imagination_of("point-run", 40).evidence
     question = asked(evidence, steady)
     estimate = extraction.estimator(evidence, waves=(16,))
