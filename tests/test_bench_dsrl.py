@@ -384,7 +384,7 @@ def test_other_settings_are_not_mixed_with_what_is_done(out, capsys):
         (("--limits", "-1"), "--limits must be at least 0"),
         (("--episodes", "1"), "--episodes must be at least 2"),
         (("--tasks", "BallRun", "--data", "CarRun=logs.hdf5"), "one of --tasks"),
-        (("--algorithms", "cpq"), "'corsdice', 'semidice'"),
+        (("--algorithms", "fisor"), "'corsdice', 'semidice'"),
         (("--tasks", "BallRun", "--data", "BallRun=nowhere.hdf5"), "no file nowhere.hdf5: check --data"),
         (("--tasks", "BallRun"), "fetch it with `corsdice data download BallRun`"),
     ],
