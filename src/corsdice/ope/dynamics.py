@@ -52,7 +52,7 @@ class Dynamics:
 
     @property
     def rates(self) -> dict[str, float]:
-        return {"step": 3e-3, "outcome": 5e-3}
+        return {"step": 1e-3, "outcome": 5e-3}
 
     def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
         step_key, outcome_key = jax.random.split(key)
