@@ -45,12 +45,12 @@ def chunks_of(*columns: jax.Array) -> Chunks:
     rows = len(columns[0])
     count = -(-rows // CHUNK)
     length = -(-rows // count)
-    return Chunks(*(_spread(column, count, length) for column in (*columns, jnp.ones(rows))))
+    return Chunks(*(_spread(np.asarray(column), count, length) for column in (*columns, np.ones(rows, np.float32))))
 
 
-def _spread(column: jax.Array, count: int, length: int) -> jax.Array:
-    padded = jnp.pad(column, [(0, count * length - len(column)), *[(0, 0)] * (column.ndim - 1)])
-    return jnp.swapaxes(padded.reshape(length, count, *column.shape[1:]), 0, 1)
+def _spread(column: np.ndarray, count: int, length: int) -> jax.Array:
+    padded = np.pad(column, [(0, count * length - len(column)), *[(0, 0)] * (column.ndim - 1)])
+    return jnp.asarray(np.swapaxes(padded.reshape(length, count, *column.shape[1:]), 0, 1))
 
 
 def in_order(chunked: jax.Array, rows: int) -> np.ndarray:
@@ -59,6 +59,7 @@ def in_order(chunked: jax.Array, rows: int) -> np.ndarray:
     return array.reshape(-1, *array.shape[2:])[:rows]
 
 
+@jax.jit
 def phi_of(basis: Basis, inputs: jax.Array, critic: jax.Array) -> jax.Array:
     return jnp.concatenate([features(basis, inputs), critic], -1)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +24,13 @@ from corsdice.dynamics import STRANGE, Act, Model, Scales, are_strange, predict,
 from corsdice.extraction import fit_basis
 from corsdice.ope import behaviour
 from corsdice.ope.evidence import Evidence, Question
-from corsdice.ope.networks import Params, Rows, Starts, Training, fit, rows_of
+from corsdice.ope.networks import Method, Params, Rows, Starts, Training, fit, rows_of
 
-STEPS, BATCH, CLONE_STEPS = 5_000, 1024, 2_000
-ROWS_PER_STEP = 10
+STEPS, CLONE_STEPS = 8_000, 2_000
+ROWS_PER_STEP = 6
 """At most so many steps of training, on few rows fewer."""
 CLONE_WIDTHS = (64, 64)
-ROWS, CLONE_ROWS = 50_000, 10_000
+ROWS = 50_000
 """To imagine at most: whole episodes from logged first states, and no more than were logged."""
 LONGEST = 1_000
 """Steps of an imagined episode."""
@@ -43,43 +43,53 @@ walking robots .4 and more."""
 
 
 @dataclass(frozen=True)
-class Dynamics:
-    """The networks of `corsdice.dynamics`, by likelihood of the changes and error of reward and cost."""
+class _Network:
+    """One network of `corsdice.dynamics`."""
 
     scales: Scales
     momentum: float = 0.9
     following: float = 1.0
 
+
+class StepFit(_Network):
+    """By likelihood of the changes and of the ends."""
+
     @property
     def rates(self) -> dict[str, float]:
-        return {"step": 1e-3, "outcome": 5e-3}
+        return {"step": 1e-3}
 
     def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
-        step_key, outcome_key = jax.random.split(key)
-        pairs = rows.pairs[:1]
-        return {
-            "step": self.scales.network.init(step_key, pairs),
-            "outcome": self.scales.outcome_network.init(
-                outcome_key, jnp.concatenate([pairs, rows.observations[:1]], -1)
-            ),
-        }
+        return {"step": self.scales.network.init(key, rows.pairs[:1])}
+
+    def loss(
+        self, params: Params, held: Params, rows: Rows, starts: Starts, widths: tuple[int, ...], discount: float
+    ) -> jax.Array:
+        told = predict(self.scales, params, rows.pairs)
+        residual = (_change(self.scales, rows) - told.change) / jnp.exp(told.log_deviation)
+        unlikely = (told.log_deviation + residual**2 / 2).mean(-1)
+        ends = optax.sigmoid_binary_cross_entropy(told.end, 1 - rows.alive)
+        return (rows.alive * unlikely + ends).mean()  # what a log holds after a termination is no state
+
+
+class OutcomeFit(_Network):
+    """By the errors of reward and cost."""
+
+    @property
+    def rates(self) -> dict[str, float]:
+        return {"outcome": 5e-3}
+
+    def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
+        transition = jnp.concatenate([rows.pairs[:1], rows.observations[:1]], -1)
+        return {"outcome": self.scales.outcome_network.init(key, transition)}
 
     def loss(
         self, params: Params, held: Params, rows: Rows, starts: Starts, widths: tuple[int, ...], discount: float
     ) -> jax.Array:
         scales = self.scales
-        told, change = predict(scales, params, rows.pairs), _change(scales, rows)
-        outcome = predict_outcome(scales, params, rows.pairs, change)
-        residual = (change - told.change) / jnp.exp(told.log_deviation)
-        unlikely = (told.log_deviation + residual**2 / 2).mean(-1)
+        outcome = predict_outcome(scales, params, rows.pairs, _change(scales, rows))
         rewards, costs = rows.values.T
         error = (rewards - scales.reward_shift) / scales.reward - outcome.reward
-        return (
-            (rows.alive * unlikely).mean()  # what a log holds after a termination is no state
-            + (error**2).mean()
-            + optax.sigmoid_binary_cross_entropy(outcome.cost, costs / scales.largest_cost).mean()
-            + optax.sigmoid_binary_cross_entropy(told.end, 1 - rows.alive).mean()
-        )
+        return (error**2 + optax.sigmoid_binary_cross_entropy(outcome.cost, costs / scales.largest_cost)).mean()
 
 
 def _change(scales: Scales, rows: Rows) -> jax.Array:
@@ -106,20 +116,30 @@ def fit_dynamics(evidence: Evidence, seed: int = 0) -> Model:
     scales = scales_of(evidence)
     nobody = Question(evidence.actions, evidence.actions[: len(evidence.initial_observations)])
     rows, starts = rows_of(evidence, nobody, corrected=False)
-    training = Training(_steps(STEPS, evidence), BATCH)
-    params = fit(Dynamics(scales), training, rows, starts, evidence.discount, jax.random.key(seed))
-    told = jax.jit(partial(predict, scales))(params, rows.pairs)
-    noise = (_change(scales, rows) - told.change) / jnp.exp(told.log_deviation)
+    training = Training(_steps(STEPS, evidence))
+
+    def fitted(network: Method) -> Params:
+        return fit(network, training, rows, starts, evidence.discount, jax.random.key(seed))
+
+    with ThreadPoolExecutor(2) as beside:  # networks this small keep one core busy each
+        step, outcome = beside.map(fitted, (StepFit(scales), OutcomeFit(scales)))
+    params = step | outcome
+
+    @jax.jit
+    def residual(rows: Rows) -> jax.Array:
+        told = predict(scales, params, rows.pairs)
+        return (_change(scales, rows) - told.change) / jnp.exp(told.log_deviation)
+
     low, high = evidence.observations.min(0), evidence.observations.max(0)
     states = fit_basis(np.asarray(evidence.observations), min(WAVES, max(1, evidence.rows // 30)), seed + 2_000)
     return Model(
         scales,
         params,
-        noise[np.flatnonzero(np.asarray(evidence.alive))],
+        jnp.asarray(np.asarray(residual(rows))[np.asarray(evidence.alive) > 0]),
         low - MARGIN * (high - low),
         high + MARGIN * (high - low),
         states,
-        jnp.quantile(jax.jit(unusual)(states, evidence.observations), 1 - STRANGE),
+        jnp.float32(np.quantile(jax.jit(unusual)(states, evidence.observations), 1 - STRANGE)),
     )
 
 
@@ -133,7 +153,7 @@ class Imagination:
     def __init__(self, evidence: Evidence, seed: int = 0) -> None:
         self.evidence = evidence
         self.seed = seed
-        with ThreadPoolExecutor(1) as beside:  # networks this small keep one core busy each
+        with ThreadPoolExecutor(1) as beside:
             training = Training(_steps(CLONE_STEPS, evidence), widths=CLONE_WIDTHS)
             clone = beside.submit(behaviour.clone, evidence, training, seed)
             self.model = fit_dynamics(evidence, seed)
@@ -142,13 +162,13 @@ class Imagination:
     @cached_property
     def believed(self) -> bool:
         """Whether a clone of the logs stays, in the model, where the logs are."""
-        return self.strange(self.episodes(self.clone, CLONE_ROWS)[0]) <= BELIEVED
+        return self.strange(self.episodes(self.clone)[0]) <= BELIEVED
 
-    def episodes(self, act: Act, rows: int = ROWS) -> tuple[Evidence, Question]:
+    def episodes(self, act: Act) -> tuple[Evidence, Question]:
         """Of a policy, which may be any function, as if they had been logged."""
         evidence = self.evidence
         steps = min(evidence.horizon, LONGEST)
-        count = max(1, min(rows, evidence.rows) // steps)
+        count = max(1, min(ROWS, evidence.rows) // steps)
         starts = np.random.default_rng(self.seed).integers(0, len(evidence.initial_observations), count)
         observations = evidence.initial_observations[starts]
         key = jax.random.key(self.seed)

@@ -8,6 +8,7 @@ does; what no feature can tell it does not hold.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import NamedTuple
 
@@ -85,12 +86,15 @@ def estimator(
             strange = imagination().strange(imagined[0])
             if strange <= MOSTLY_STRANGE:
                 told_by = joined(told_by, imagined)
-        if told_by[0] is evidence:
-            solutions = _solutions(bases(max(waves)), evidence, question, states, seed)
-            corrections = solutions[0].corrections
-        else:
-            solutions = _solutions(bases(WAVES_WITH_MODEL), *told_by, states, seed)
-            corrections = _logged_corrections(bases(WAVES_WITH_MODEL)[-1], evidence, question)
+        with ThreadPoolExecutor(2) as beside:  # half of an estimate's time is compiling, which keeps one core busy
+            if told_by[0] is evidence:
+                solutions = list(beside.map(_solver(evidence, question, states, seed), bases(max(waves))))
+                corrections = solutions[0].corrections
+            else:
+                some = bases(WAVES_WITH_MODEL)
+                logged = beside.submit(_logged_corrections, some[-1], evidence, question)
+                solutions = list(beside.map(_solver(*told_by, states, seed), some))
+                corrections = logged.result()
         if states:
             corrections = corrections * np.asarray(question.policy_correction)
         return EpisodeEstimate(
@@ -117,9 +121,9 @@ def _sums(solutions: list[_Solution], name: str, evidence: Evidence, steps: floa
     )
 
 
-def _solutions(bases: list[Basis], evidence: Evidence, question: Question, states: bool, seed: int) -> list[_Solution]:
-    chunks, *start = _of_states(evidence, question) if states else _of_actions(evidence, question, seed)
-    return [_solve(basis, evidence, chunks, phi_of(basis, *start)) for basis in bases]
+def _solver(evidence: Evidence, question: Question, states: bool, seed: int) -> Callable[[Basis], _Solution]:
+    chunks, pairs, critic = _of_states(evidence, question) if states else _of_actions(evidence, question, seed)
+    return lambda basis: _solve(basis, evidence, chunks, phi_of(basis, pairs, critic))
 
 
 def _solve(basis: Basis, evidence: Evidence, chunks: Chunks, start: jax.Array) -> _Solution:
@@ -165,8 +169,9 @@ def _of_actions(evidence: Evidence, question: Question, seed: int) -> tuple[Chun
     training = Training(max(1, min(CRITIC_STEPS, evidence.rows // ROWS_PER_STEP)), widths=CRITIC_WIDTHS)
     rows, starts = rows_of(evidence, question, corrected=False)
     params = fit(method, training, rows, starts, evidence.discount, jax.random.key(seed))
+    normalised = jax.jit(method.normalised, static_argnums=2)
     here, then, start = (
-        method.normalised(params, pairs, training.widths) for pairs in (rows.pairs, rows.next_pairs, starts.pairs)
+        normalised(params, pairs, training.widths) for pairs in (rows.pairs, rows.next_pairs, starts.pairs)
     )
     return chunks_of(rows.pairs, rows.next_pairs, here, then, rows.alive, rows.values), starts.pairs, start
 

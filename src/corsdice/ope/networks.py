@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 from corsdice.errors import UserError
 from corsdice.ope.evidence import Evidence, Question
@@ -105,22 +106,31 @@ def fit(method: Method, training: Training, rows: Rows, starts: Starts, discount
     """The parameters after all steps of Adam, whose rates fall along a cosine."""
     adam = optax.scale_by_adam(b1=method.momentum)
     batch, widths = training.batch_size, training.widths
+    params = method.init(jax.random.fold_in(key, training.steps), widths, rows)
+    first, shaped = ravel_pytree(params)  # one vector is sooner compiled than many arrays
+    by_name = {
+        name: jax.tree.map(partial(jnp.full_like, fill_value=r), params[name]) for name, r in method.rates.items()
+    }
+    rates = ravel_pytree(by_name)[0]
 
-    def step(carry: tuple[Params, Params, Any], i: jax.Array) -> tuple[tuple[Params, Params, Any], None]:
-        params, held, optimiser = carry
+    def step(carry: tuple[jax.Array, jax.Array, Any], i: jax.Array) -> tuple[tuple[jax.Array, jax.Array, Any], None]:
+        flat, held, optimiser = carry
         row_key, start_key = jax.random.split(jax.random.fold_in(key, i))
         index = jax.random.randint(row_key, (batch,), 0, len(rows.alive))
-        first = jax.random.randint(start_key, (batch,), 0, len(starts.actions))
+        begin = jax.random.randint(start_key, (batch,), 0, len(starts.actions))
         drawn = jax.tree.map(lambda column: column[index], rows)
-        begun = jax.tree.map(lambda column: column[first], starts)
-        gradients = jax.grad(method.loss)(params, held, drawn, begun, widths, discount)
-        direction, optimiser = adam.update(gradients, optimiser)
+        begun = jax.tree.map(lambda column: column[begin], starts)
+
+        def loss(flat: jax.Array) -> jax.Array:
+            return method.loss(shaped(flat), shaped(held), drawn, begun, widths, discount)
+
+        direction, optimiser = adam.update(jax.grad(loss)(flat), optimiser)
         decay = 0.5 * (1 + jnp.cos(jnp.pi * i / training.steps))
-        moved = {
-            name: jax.tree.map(lambda p, d, rate=rate: p - rate * decay * d, params[name], direction[name])
-            for name, rate in method.rates.items()
-        }
+        moved = flat - rates * decay * direction
         return (moved, optax.incremental_update(moved, held, method.following), optimiser), None
 
-    params = method.init(jax.random.fold_in(key, training.steps), widths, rows)
-    return jax.lax.scan(step, (params, params, adam.init(params)), jnp.arange(training.steps))[0][0]
+    return shaped(jax.lax.scan(step, (first, first, adam.init(first)), jnp.arange(training.steps))[0][0])
+
+
+def _filled(params: Any, number: float) -> Any:
+    return jax.tree.map(lambda array: jnp.full_like(array, number), params)
