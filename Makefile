@@ -40,7 +40,7 @@ sim: .venv/dev  ## the simulators of DSRL; `corsdice doctor` then says that all 
 	@touch $@
 
 .venv/dev: .venv/core
-	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[dev,gym,minari,mujoco,sepsis]'
+	PIP_CONSTRAINT=constraints.txt $(PIP) install --quiet -e '.[dev,gym,minari,mujoco,ray,search,sepsis]'
 	@touch $@
 
 clean:

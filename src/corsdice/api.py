@@ -18,7 +18,7 @@ import numpy as np
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
 from corsdice.errors import UserError
-from corsdice.ope import EpisodeEstimate, Verdict, judge
+from corsdice.ope import EpisodeEstimate, Verdict, judge, preference
 from corsdice.policy import Policy
 from corsdice.training.assess import assessor_of
 from corsdice.training.run import DEFAULT_ALPHA, Plan, Trainer, plan_of
@@ -69,14 +69,13 @@ class Learner:
 
         Where none is known to, the one whose cost is furthest below its limit, or least above it.
         """
-        excess = [
-            found.episode.cost.high - member.limit.episode
-            for found, member in zip(self.estimates, self.plan.members, strict=True)
-        ]
-        safe = [index for index, verdict in enumerate(self.verdicts) if verdict.verdict == "meets"]
-        if safe:
-            return max(safe, key=lambda index: self.estimates[index].episode.returned.value)
-        return int(np.argmin(excess))
+
+        def key(index: int) -> tuple[bool, float]:
+            found = self.estimates[index].episode
+            limit = self.plan.members[index].limit.episode
+            return preference(self.verdicts[index].verdict, found.returned.value, found.cost.high, limit)
+
+        return max(range(len(self.policies)), key=key)
 
     @property
     def policy(self) -> Policy:

@@ -5,9 +5,10 @@ The paper reports the simulator's. Who has nothing but logs cannot choose so, an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from corsdice.ope import preference
 
 Record = dict[str, Any]
 """What is known of one policy; `failure` tells why it has no numbers."""
@@ -15,9 +16,12 @@ Record = dict[str, Any]
 
 def offline_choice(policies: Sequence[Record]) -> Record:
     """By the estimate from logs: of those that meet the limit the largest return, else the least that may be cost."""
-    if meeting := [policy for policy in policies if policy["verdict"] == "meets"]:
-        return max(meeting, key=lambda policy: policy["estimated_return"])
-    return min(policies, key=lambda policy: _last_if_no_number(policy["estimated_cost_high"]))
+
+    def key(policy: Record) -> tuple[bool, float]:
+        names = ("verdict", "estimated_return", "estimated_cost_high", "cost_limit")
+        return preference(*(policy[name] for name in names))
+
+    return max(policies, key=key)
 
 
 def oracle_choice(policies: Sequence[Record]) -> Record:
@@ -42,7 +46,3 @@ def selected(policies: Sequence[Record]) -> Iterator[Record]:
         yield from (policy | {"selection": "last"} for policy in group)
         for name, choose in rules.items():
             yield (choose(trained) if trained else group[0]) | {"selection": name}
-
-
-def _last_if_no_number(value: float) -> float:
-    return math.inf if math.isnan(value) else value

@@ -2,7 +2,7 @@
 
 from corsdice.ope.estimate import Diagnostics, EpisodeEstimate, Estimate, Interval, Sums
 from corsdice.ope.evidence import Evidence, Question, ask, ask_function, evidence_of
-from corsdice.ope.verdict import Verdict, judge
+from corsdice.ope.verdict import Verdict, judge, preference
 
 __all__ = [
     "Diagnostics",
@@ -17,4 +17,5 @@ __all__ = [
     "ask_function",
     "evidence_of",
     "judge",
+    "preference",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 from corsdice.ope.estimate import Diagnostics, Interval
@@ -43,3 +44,14 @@ def judge(cost: Interval, diagnostics: Diagnostics, limit: float) -> Verdict:
     if cost.low > limit:
         return Verdict("violates", told)
     return Verdict("unknown", f"{told}: the interval holds the limit")
+
+
+def preference(verdict: str, returned: float, highest_cost: float, limit: float) -> tuple[bool, float]:
+    """The larger, the sooner a policy is to be taken, by its estimate alone.
+
+    Those that meet their limit come first, by their return; then the others, by how little over it they may cost.
+    """
+    if verdict == "meets":
+        return True, returned
+    excess = highest_cost - limit
+    return False, -math.inf if math.isnan(excess) else -excess
