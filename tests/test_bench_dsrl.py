@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ from corsdice.errors import UserError
 from corsdice.experiments import bench_dsrl, dsrl_cells
 from corsdice.experiments.bench_dsrl import COLUMNS, failures, strata, summarise
 from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
-from corsdice.experiments.dsrl_cells import NUMBERS, normalised_return, records
+from corsdice.experiments.dsrl_cells import NUMBERS, Cell, normalised_return, records
 from corsdice.experiments.published import published_scores
 from corsdice.experiments.selection import offline_choice, oracle_choice, selected
 from corsdice.experiments.statistics import interquartile_interval, interquartile_mean
@@ -130,13 +131,15 @@ def test_what_failed_is_shown_but_chosen_only_where_all_did():
 
 
 def test_members_that_failed_are_recorded_with_the_reason_and_without_numbers():
-    config = BenchDsrlConfig(tasks=("point-run",), limits=(5.0, 7.0), alphas=(0.1, 0.3), seeds=1)
+    config = BenchDsrlConfig(tasks=("point-run",), limits=(5.0, 7.0), alphas=(0.1, 0.3), seeds=2)
+    cell = Cell(config, Path(), "point-run", "corsdice", 7.0)
     outcome = SimpleNamespace(
         plan=SimpleNamespace(members=range(4), algorithm="corsdice"),
         failures=dict.fromkeys(range(4), "q_loss not finite"),
     )
-    found = records(config, "point-run", outcome, assessor=None)
-    assert [(each["cost_limit"], each["alpha"]) for each in found] == [(5.0, 0.1), (5.0, 0.3), (7.0, 0.1), (7.0, 0.3)]
+    found = records(cell, outcome, dataset=None)
+    assert [(each["alpha"], each["seed"]) for each in found] == [(0.1, 0), (0.1, 1), (0.3, 0), (0.3, 1)]
+    assert {each["cost_limit"] for each in found} == {7.0}
     assert {each["failure"] for each in found} == {"q_loss not finite"}
     assert all(each[name] is None for each in found for name in NUMBERS)
 
@@ -355,8 +358,10 @@ def test_results_have_every_policy_and_every_choice(out):
 
 def test_what_is_done_is_not_done_again_and_a_lost_cell_is_redone_alike(out, capsys):
     rows = read(out / "results.csv")
-    cells = [out / "cells" / "point-run" / f"{name}.json" for name in ("corsdice", "bc-safe")]
-    checkpoints = [out / "runs" / "point-run" / name / "checkpoint.safetensors" for name in ("corsdice", "bc-safe")]
+    names = ("corsdice", "bc-safe")
+    cells = [out / "cells" / "point-run" / name / "limit-60.json" for name in names]
+    runs = out / "runs" / "point-run"
+    checkpoints = [runs / name / "limit-60" / "checkpoint.safetensors" for name in names]
     written = [path.stat().st_mtime_ns for path in (*cells, *checkpoints)]
     assert main([*COMMAND, "--out", str(out)]) == 0
     assert [path.stat().st_mtime_ns for path in (*cells, *checkpoints)] == written

@@ -131,7 +131,8 @@ def update(
     gradients, terms = jax.grad(total_loss, has_aux=True)(state.params)
     params, optimiser = descend(config, hypers, state.params, gradients, state.optimiser, step)
     first_cost = actor.values(held, initial, actor.draw(held, initial, first_key))[1].mean()
-    moved = steered(state.controller, first_cost - scaled_limit(hypers, logs), config.gains)
+    violation = (first_cost - scaled_limit(hypers, logs)) / (1 - hypers.discount)  # in deviations of a step's cost
+    moved = steered(state.controller, violation, config.gains)
     params["actor"] = params["actor"] | {"multiplier": moved.multiplier}
     target = optax.incremental_update(params["actor"], state.target, hypers.target_rate)
     metrics = terms | cost_metrics(hypers, logs, multiplier, episode_cost(hypers, logs, first_cost))

@@ -13,7 +13,7 @@ from pathlib import Path
 from corsdice.data.dataset import Dataset, concatenate
 from corsdice.data.dsrl import find_dsrl_task
 from corsdice.envs.errands import Errand, Progress, episodes_of, progress_of
-from corsdice.envs.processes import processes
+from corsdice.envs.processes import simulators
 from corsdice.errors import UserError
 
 SHARES = (0.05, 0.15, 0.35, 0.7, 1.2)
@@ -62,7 +62,7 @@ def campaign(errands: Sequence[Errand], workers: int, tell: Tell = lambda progre
             carry_out(errand)
             tell([progress_of(each) for each in errands])
     elif todo:
-        with processes(min(workers, len(todo)), todo[0].env) as pool:
+        with simulators(min(workers, len(todo)), todo[0].env) as pool:
             waiting = {pool.submit(carry_out, errand) for errand in todo}
             while waiting:
                 done, waiting = wait(waiting, PATIENCE)

@@ -1,4 +1,4 @@
-"""Processes that run simulators beside this one, and end with it."""
+"""Processes beside this one, which end with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from corsdice.errors import UserError
 
 
 @contextmanager
-def processes(workers: int, env: str) -> Iterator[Executor]:
+def simulators(workers: int, env: str) -> Iterator[Executor]:
+    """Processes that run a simulator."""
+    try:
+        with processes(workers) as pool:
+            yield pool
+    except BrokenProcessPool as error:
+        raise UserError(f"a process that ran {env} died: --workers 1 shows why") from error
+
+
+@contextmanager
+def processes(workers: int) -> Iterator[Executor]:
     """Processes that end when this block does, whatever ends it.
 
     Each holds one end of a pipe whose other end is here alone. An error, Ctrl-C and the death of this process all cut
@@ -30,8 +40,6 @@ def processes(workers: int, env: str) -> Iterator[Executor]:
             pool.submit(os.getpid)  # starts one: the death of a process that the last job starts may go unnoticed
         yield pool
         pool.shutdown()
-    except BrokenProcessPool as error:
-        raise UserError(f"a process that ran {env} died: --workers 1 shows why") from error
     finally:
         ours.close()
         pool.shutdown(cancel_futures=True)

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from corsdice.envs.points import TASKS
-from corsdice.envs.processes import processes
+from corsdice.envs.processes import simulators
 from corsdice.envs.rollout import evaluate
 from corsdice.envs.simulators import alone_in_its_process, make
 from corsdice.errors import UserError
@@ -58,7 +58,7 @@ def simulate_each(
     else:
         # The policy travels as NumPy arrays and the actor's description: nothing of this process's JAX.
         sent = [(replace(policy, params=jax.device_get(policy.params)), group) for policy, group in jobs]
-        with processes(min(workers, len(jobs)), env) as pool:
+        with simulators(min(workers, len(jobs)), env) as pool:
             futures = [pool.submit(play, *job) for job in sent]
             for future in as_completed(futures):
                 future.result()  # so that an error is told when it happens, not when its turn comes

@@ -2,9 +2,9 @@
 
 What is done is on disk, and a second run goes on from there:
 
-    runs/TASK/ALGORITHM/        the training run: limits x α x seeds
-    cells/TASK/ALGORITHM.json   what was asked for, and what each policy is estimated and simulated to do
-    data/TASK.hdf5              the logs of an embedded task
+    runs/TASK/ALGORITHM/limit-C/        the training run: α x seeds
+    cells/TASK/ALGORITHM/limit-C.json   what was asked for, and what each policy is estimated and simulated to do
+    data/TASK.hdf5                      the logs of an embedded task
     results.csv                 one line for each policy, and for each choice among those that differ in α alone
     table.csv, .tex, .html      Table 2, and the same by limit
     summary.json                interquartile means with intervals, and what failed in training
@@ -117,7 +117,7 @@ def notes_on(config: BenchDsrlConfig) -> list[str]:
     files = config.files()
     notes = [
         f"{config.seeds} seeds, {config.episodes} episodes a policy, {config.steps:,} updates, "
-        f"α {', '.join(f'{alpha:g}' for alpha in config.alphas)} (clones have none).",
+        f"α {', '.join(f'{alpha:g}' for alpha in config.alphas)} (clones and actor-critics have none).",
         "Normalised cost: the cost over the limit. Normalised return: 0 at DSRL's least and 1 at its largest return.",
     ]
     if others := [task for task in config.names() if find_dsrl_task(task) is None]:

@@ -11,16 +11,17 @@ from corsdice.data.dsrl import DSRL_TASKS, find_dsrl_task
 from corsdice.errors import UserError
 from corsdice.experiments.checks import at_least, positive, task_files
 from corsdice.experiments.configs import AlgorithmName, EmbeddedTask
+from corsdice.experiments.where import Where
 
 EMBEDDED = get_args(EmbeddedTask)
 EMBEDDED_LIMITS, EMBEDDED_TIGHT_LIMIT = (10.0, 20.0, 40.0), 5.0
 """Those of DSRL's Bullet tasks, whose idea the embedded ones follow."""
-CLONES = ("bc-all", "bc-safe")
-"""Nothing in a clone depends on α."""
+WITHOUT_ALPHA = ("bc-all", "bc-safe", "bcq-lag", "bear-lag", "cpq")
+"""Nothing in them depends on α."""
 
 
 @dataclass(frozen=True)
-class BenchDsrlConfig:
+class BenchDsrlConfig(Where):
     """DSRL's protocol: policies for several cost limits and seeds, estimated, simulated, and tabulated as in the paper.
 
     Run it again with the same options to go on from where it was stopped.
@@ -36,7 +37,8 @@ class BenchDsrlConfig:
     tight: bool = False
     """A task's one tight limit, 10 or 5, instead."""
     alphas: tuple[float, ...] = (0.1, 0.3, 1.0)
-    """How closely to stay with the logs; which one is reported is the selection's business. Clones have none."""
+    """How closely to stay with the logs; which one is reported is the selection's business. Clones and actor-critics
+    have none."""
     seeds: int = 5
     steps: int = 20_000
     """Updates of each policy; 100,000 in DSRL, a million in the paper."""
@@ -54,6 +56,7 @@ class BenchDsrlConfig:
     """Show the paper's numbers beside the oracle's."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
         at_least(2, episodes=self.episodes, logged_episodes=self.logged_episodes)
         positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
@@ -85,18 +88,17 @@ class BenchDsrlConfig:
         return self.limits or (known.cost_limits if known else EMBEDDED_LIMITS)
 
     def alphas_of(self, algorithm: str) -> tuple[float, ...]:
-        return () if algorithm in CLONES else self.alphas
+        return () if algorithm in WITHOUT_ALPHA else self.alphas
 
-    def policies_of(self, task: str, algorithm: str) -> int:
-        """How many policies a task with an algorithm has."""
-        return len(self.limits_of(task)) * (len(self.alphas_of(algorithm)) or 1) * self.seeds
+    def policies_of(self, algorithm: str) -> int:
+        """How many policies an algorithm has for each task and limit."""
+        return (len(self.alphas_of(algorithm)) or 1) * self.seeds
 
     def asked(self, task: str, algorithm: str) -> dict[str, object]:
-        """All that the numbers of a task with an algorithm depend on, in JSON's types."""
+        """All that the numbers of a task with an algorithm depend on at any limit, in JSON's types."""
         file = self.files().get(task)
         made = f"{self.logged_episodes} episodes made here" if task in EMBEDDED else f"dsrl:{task}"
         return {
-            "limits": list(self.limits_of(task)),
             "alphas": list(self.alphas_of(algorithm)),
             "seeds": self.seeds,
             "steps": self.steps,

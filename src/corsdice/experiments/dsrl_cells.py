@@ -1,12 +1,13 @@
-"""The cells of DSRL's protocol: a task with an algorithm, trained, estimated from held-out logs, and simulated."""
+"""The cells of DSRL's protocol: an algorithm on a task at a limit, trained, estimated from held-out logs, simulated."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from corsdice import data, envs
 from corsdice.data.dataset import Dataset
@@ -14,6 +15,7 @@ from corsdice.data.dsrl import dsrl_file, find_dsrl_task, normalised_cost
 from corsdice.envs.simulate import simulate_each
 from corsdice.errors import UserError
 from corsdice.experiments.bench_dsrl_config import EMBEDDED, BenchDsrlConfig
+from corsdice.experiments.executors import execute
 from corsdice.experiments.selection import Record
 from corsdice.files import output_directory, write_json
 from corsdice.ope import evidence_of
@@ -30,52 +32,96 @@ NUMBERS = (
 DATA_SEED, EVALUATION_SEED = 0, 1
 
 
+class Cell(NamedTuple):
+    """All policies, by α and seed, of an algorithm on a task at a limit."""
+
+    config: BenchDsrlConfig
+    out: Path
+    task: str
+    algorithm: str
+    limit: float
+
+    @property
+    def logs(self) -> str:
+        return self.task
+
+    @property
+    def run(self) -> Path:
+        return self.out / "runs" / self.task / self.algorithm / f"limit-{self.limit:g}"
+
+    @property
+    def results(self) -> Path:
+        return self.out / "cells" / self.task / self.algorithm / f"limit-{self.limit:g}.json"
+
+    @property
+    def policies(self) -> int:
+        return self.config.policies_of(self.algorithm)
+
+    def __str__(self) -> str:
+        return f"{self.task} {self.algorithm}, limit {self.limit:g}"
+
+    def is_done(self) -> bool:
+        if not self.results.exists():
+            return False
+        found = json.loads(self.results.read_text())["asked"]
+        for name, value in self.config.asked(self.task, self.algorithm).items():
+            if found.get(name) != value:
+                raise UserError(
+                    f"{self.results} was made with {name} {found.get(name)}, now {value}: choose another --out"
+                )
+        return True
+
+
+def cells_of(config: BenchDsrlConfig, out: Path) -> list[Cell]:
+    return [
+        Cell(config, out.resolve(), task, algorithm, limit)
+        for task in config.names()
+        for algorithm in config.algorithms
+        for limit in config.limits_of(task)
+    ]
+
+
 def read_cells(config: BenchDsrlConfig, out: Path) -> list[Record]:
     """The policies of all cells, which must be done."""
-    paths = [_path(out, task, algorithm) for task in config.names() for algorithm in config.algorithms]
-    return [policy for path in paths for policy in json.loads(path.read_text())["policies"]]
+    return [policy for cell in cells_of(config, out) for policy in json.loads(cell.results.read_text())["policies"]]
 
 
 def complete_cells(config: BenchDsrlConfig, out: Path) -> None:
     """Does every cell that is not done yet."""
-    missing = {
-        task: algorithms
-        for task in config.names()
-        if (algorithms := [name for name in config.algorithms if not _is_done(config, out, task, name)])
-    }
-    _check_ready(config, missing)
-    policies = sum(config.policies_of(task, name) for task, names in missing.items() for name in names)
-    with terminal.progress(policies * config.steps, "updates") as advance:
-        for task, algorithms in missing.items():
-            dataset, source = logs_of(config, out, task)
-            plans = [plan(config, task, name, dataset) for name in algorithms]
-            assessor = assessor_of(dataset, plans[0])
-            for each in plans:
-                where = out / "runs" / task / each.algorithm
-                outcome = directory.train(where, each, dataset, source, _progress(task, each, advance))
-                advance(f"{task} {each.algorithm}, simulating", 0)
-                cell = {
-                    "asked": config.asked(task, each.algorithm),
-                    "policies": records(config, task, outcome, assessor),
-                }
-                path = _path(out, task, each.algorithm)
-                output_directory(path.parent)
-                write_json(path, cell)
+    missing = [cell for cell in cells_of(config, out) if not cell.is_done()]
+    _check_ready(config, dict.fromkeys(cell.task for cell in missing))
+    with terminal.progress(sum(cell.policies for cell in missing) * config.steps, "updates") as advance:
+        if config.executor == "here":
+            for cell in execute(config, missing, load, partial(work, advance=advance)):
+                advance(f"{cell}, done", 0)
+        else:
+            for cell in execute(config, missing, load, work):
+                advance(f"{cell}, done", cell.policies * config.steps)
 
 
-def _path(out: Path, task: str, algorithm: str) -> Path:
-    return out / "cells" / task / f"{algorithm}.json"
+@lru_cache(maxsize=1)
+def _logs(config: BenchDsrlConfig, out: Path, task: str) -> tuple[Dataset, str]:
+    return logs_of(config, out, task)
 
 
-def _is_done(config: BenchDsrlConfig, out: Path, task: str, algorithm: str) -> bool:
-    path = _path(out, task, algorithm)
-    if not path.exists():
-        return False
-    found = json.loads(path.read_text())["asked"]
-    for name, value in config.asked(task, algorithm).items():
-        if found.get(name) != value:
-            raise UserError(f"{path} was made with {name} {found.get(name)}, now {value}: choose another --out")
-    return True
+def load(cell: Cell) -> tuple[Dataset, str]:
+    return _logs(cell.config, cell.out, cell.task)
+
+
+def work(cell: Cell, logs: tuple[Dataset, str], advance: Callable[..., None] | None = None) -> None:
+    """Trains, estimates and simulates; what is trained is not trained again."""
+
+    def progress(step: int, _: Any, fresh: int) -> None:
+        if advance:
+            advance(f"{cell}, step {step:,}", fresh * cell.policies)
+
+    dataset, source = logs
+    outcome = directory.train(cell.run, plan(cell, dataset), dataset, source, progress)
+    if advance:
+        advance(f"{cell}, simulating", 0)
+    output_directory(cell.results.parent)
+    found = {"asked": cell.config.asked(cell.task, cell.algorithm), "policies": records(cell, outcome, dataset)}
+    write_json(cell.results, found)
 
 
 def _check_ready(config: BenchDsrlConfig, tasks: Collection[str]) -> None:
@@ -91,10 +137,6 @@ def _check_ready(config: BenchDsrlConfig, tasks: Collection[str]) -> None:
         envs.make(task).close()
 
 
-def _progress(task: str, plan: Plan, advance: Callable[..., None]) -> directory.Progress:
-    return lambda step, _, fresh: advance(f"{task} {plan.algorithm}, step {step:,}", fresh * len(plan.members))
-
-
 def logs_of(config: BenchDsrlConfig, out: Path, task: str) -> tuple[Dataset, str]:
     """The logs of a task and where they are: a given file, DSRL's, or made here, always the same."""
     file = config.files().get(task)
@@ -107,46 +149,57 @@ def logs_of(config: BenchDsrlConfig, out: Path, task: str) -> tuple[Dataset, str
     return data.check(data.read(source)), source
 
 
-def plan(config: BenchDsrlConfig, task: str, algorithm: str, dataset: Dataset) -> Plan:
-    known = find_dsrl_task(task)
+def plan(cell: Cell, dataset: Dataset) -> Plan:
+    config, known = cell.config, find_dsrl_task(cell.task)
     return plan_of(
-        algorithm,
+        cell.algorithm,
         dataset,
-        list(config.limits_of(task)),
-        horizon=known.horizon if known else envs.task_by_name(task).horizon,
-        alphas=list(config.alphas_of(algorithm)),
+        [cell.limit],
+        horizon=known.horizon if known else envs.task_by_name(cell.task).horizon,
+        alphas=list(config.alphas_of(cell.algorithm)),
         seeds=config.seeds,
         options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
     )
 
 
-def assessor_of(dataset: Dataset, plan: Plan) -> Assessor:
+_assessors: dict[tuple[Any, ...], Assessor] = {}
+"""The last one used: what it has fitted to the logs serves all algorithms and limits of a task."""
+
+
+def assessor_of(outcome: Outcome, dataset: Dataset) -> Assessor:
     """Of all algorithms on these logs: they hold the same episodes out and have the same units."""
-    train, held_out = split(dataset, plan.holdout)
-    return Assessor(evidence_of(held_out, units_for(train, plan), plan.horizon, plan.discount))
-
-
-def records(config: BenchDsrlConfig, task: str, outcome: Outcome, assessor: Assessor) -> list[Record]:
-    """One for each member of the population, in its order; None for all numbers of one that failed."""
     plan = outcome.plan
+    key = (outcome.data["sha256"], plan.holdout, plan.config.standardise, plan.horizon, plan.discount)
+    if key not in _assessors:
+        _assessors.clear()
+        train, held_out = split(dataset, plan.holdout)
+        evidence = evidence_of(held_out, units_for(train, plan), plan.horizon, plan.discount)
+        _assessors[key] = Assessor(evidence)
+    return _assessors[key]
+
+
+def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
+    """One for each member of the population, in its order; None for all numbers of one that failed."""
+    plan, config, task = outcome.plan, cell.config, cell.task
     trained = [index for index in range(len(plan.members)) if index not in outcome.failures]
-    policies = [outcome.policy(index) for index in trained]
-    truths = []
-    if policies:
-        truths = simulate_each(policies, task, config.episodes, EVALUATION_SEED, plan.discount, config.workers)
-    keys = product(config.limits_of(task), config.alphas_of(plan.algorithm) or [None], range(config.seeds))
+    keys = product(config.alphas_of(plan.algorithm) or [None], range(config.seeds))
     found: list[Record] = [
-        {"task": task, "algorithm": plan.algorithm, "cost_limit": limit, "seed": seed, "alpha": alpha}
+        {"task": task, "algorithm": plan.algorithm, "cost_limit": cell.limit, "seed": seed, "alpha": alpha}
         | {"failure": outcome.failures.get(index)}
         | dict.fromkeys(NUMBERS)
-        for index, (limit, alpha, seed) in enumerate(keys)
+        for index, (alpha, seed) in enumerate(keys)
     ]
+    if not trained:
+        return found
+    policies = [outcome.policy(index) for index in trained]
+    truths = simulate_each(policies, task, config.episodes, EVALUATION_SEED, plan.discount, config.workers)
+    assessor = assessor_of(outcome, dataset)
     for index, policy, truth in zip(trained, policies, truths, strict=True):
         estimate = assessor.record(assessor.ask(policy), plan.members[index].limit)
         found[index] |= {
             **{name: truth[name] for name in ("return", "return_se", "cost", "cost_se")},
             "normalised_return": normalised_return(task, truth["return"], outcome.data),
-            "normalised_cost": normalised_cost(truth["cost"], found[index]["cost_limit"]),
+            "normalised_cost": normalised_cost(truth["cost"], cell.limit),
             "estimated_return": estimate["return"]["value"],
             "estimated_cost": estimate["cost"]["value"],
             "estimated_cost_low": estimate["cost"]["low"],
