@@ -166,14 +166,14 @@ _assessors: dict[tuple[Any, ...], Assessor] = {}
 """The last one used: what it has fitted to the logs serves all algorithms and limits of a task."""
 
 
-def assessor_of(outcome: Outcome, dataset: Dataset) -> Assessor:
+def assessor_of(outcome: Outcome, dataset: Dataset, rows: int) -> Assessor:
     """Of all algorithms on these logs: they hold the same episodes out and have the same units."""
     plan = outcome.plan
-    key = (outcome.data["sha256"], plan.holdout, plan.config.standardise, plan.horizon, plan.discount)
+    key = (outcome.data["sha256"], plan.holdout, plan.config.standardise, plan.horizon, plan.discount, rows)
     if key not in _assessors:
         _assessors.clear()
         train, held_out = split(dataset, plan.holdout)
-        evidence = evidence_of(held_out, units_for(train, plan), plan.horizon, plan.discount)
+        evidence = evidence_of(held_out, units_for(train, plan), plan.horizon, plan.discount, rows)
         _assessors[key] = Assessor(evidence)
     return _assessors[key]
 
@@ -193,7 +193,7 @@ def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
         return found
     policies = [outcome.policy(index) for index in trained]
     truths = simulate_each(policies, task, config.episodes, EVALUATION_SEED, plan.discount, config.workers)
-    assessor = assessor_of(outcome, dataset)
+    assessor = assessor_of(outcome, dataset, config.evidence_rows)
     for index, policy, truth in zip(trained, policies, truths, strict=True):
         estimate = assessor.record(assessor.ask(policy), plan.members[index].limit)
         found[index] |= {

@@ -6,7 +6,9 @@ begun again and goes on from there, and the numbers do not depend on where they 
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -77,10 +79,9 @@ def _load_and_work(load: Load[C], work: Work[C], cell: C) -> None:
 def _on_ray(address: str | None, cells: Sequence[C], load: Load[C], work: Work[C]) -> Iterator[C]:
     """As many cells at a time as the cluster has cores; logs are put into its object store once."""
     ray = _import_ray()
-    try:
-        ray.init(address, log_to_driver=False, include_dashboard=False if address is None else None)
-    except ConnectionError as error:
-        raise UserError(f"no Ray cluster at {address}: start one with `ray start --head`") from error
+    if address is not None:
+        _check_reachable(address)
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         do = ray.remote(num_cpus=1, max_retries=ATTEMPTS)(work)
         most = max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -110,3 +111,13 @@ def _import_ray() -> ModuleType:
     except ImportError:
         raise UserError("--executor ray needs Ray: pip install 'corsdice[ray]'") from None
     return ray
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        try:
+            socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=10).close()
+        except OSError as error:
+            raise UserError(f"no Ray cluster at {address}: start one with `ray start --head`") from error
