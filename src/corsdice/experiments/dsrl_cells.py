@@ -14,6 +14,7 @@ from corsdice.data.dsrl import dsrl_file, find_dsrl_task, normalised_cost
 from corsdice.envs.simulate import simulate_each
 from corsdice.errors import UserError
 from corsdice.experiments.bench_dsrl_config import EMBEDDED, BenchDsrlConfig
+from corsdice.experiments.cells import is_done
 from corsdice.experiments.selection import Record
 from corsdice.files import output_directory, write_json
 from corsdice.ope import evidence_of
@@ -68,14 +69,7 @@ def _path(out: Path, task: str, algorithm: str) -> Path:
 
 
 def _is_done(config: BenchDsrlConfig, out: Path, task: str, algorithm: str) -> bool:
-    path = _path(out, task, algorithm)
-    if not path.exists():
-        return False
-    found = json.loads(path.read_text())["asked"]
-    for name, value in config.asked(task, algorithm).items():
-        if found.get(name) != value:
-            raise UserError(f"{path} was made with {name} {found.get(name)}, now {value}: choose another --out")
-    return True
+    return is_done(_path(out, task, algorithm), config.asked(task, algorithm))
 
 
 def _check_ready(config: BenchDsrlConfig, tasks: Collection[str]) -> None:
