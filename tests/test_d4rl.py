@@ -190,12 +190,12 @@ def test_means_errors_and_averages_by_hand():
 
 def test_a_table_on_given_files_that_is_not_done_twice(hopper_file, tmp_path, capsys):
     out, tasks = tmp_path / "d4rl", ("hopper-medium", "hopper-medium-replay")
-    command = ["reproduce", "d4rl", "--out", str(out), "--tasks", *tasks, "--algorithms", "semidice", *SMALL]
+    command = ["reproduce", "d4rl", "--out", str(out), "--tasks", *tasks, "--algorithms", "odice", *SMALL]
     command += ["--data", *(f"{task}={hopper_file}" for task in tasks)]
     assert main(command) == 0
     shown = capsys.readouterr().out
-    assert "As published, on D4RL's own data" in shown
-    assert "66.2" in shown
+    assert "In brackets: as published, on D4RL's data." in shown
+    assert "(86.1)" in shown
     with (out / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == COLUMNS
@@ -207,7 +207,7 @@ def test_a_table_on_given_files_that_is_not_done_twice(hopper_file, tmp_path, ca
         *zip(tasks, (66.2, 73.8), strict=True),
         (AVERAGE, 70),
     ]
-    kept, lost = (out / "cells" / task / "semidice.json" for task in tasks)
+    kept, lost = (out / "cells" / task / "odice.json" for task in tasks)
     before = kept.stat().st_mtime_ns, lost.read_text()
     lost.unlink()
     assert main(command) == 0

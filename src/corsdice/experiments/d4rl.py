@@ -235,21 +235,22 @@ def average(rows: Sequence[Record], algorithm: str) -> Record:
 
 
 def show(config: D4rlTableConfig, summary: Sequence[Record]) -> None:
+    """A table for each grade, with the robots side by side, and the averages; what was published is in brackets."""
     rows = {(row["task"], row["algorithm"]): row for row in summary}
-
-    def table(title: str, text: Any) -> None:
-        lines = [(task, *(text(rows[task, name]) for name in config.algorithms)) for task in (*config.tasks, AVERAGE)]
-        terminal.print_table(title, ("task", *config.algorithms), lines)
-
-    table(f"Normalised score, mean ± standard error over {config.seeds} seeds", measured)
-    table(
-        "As published, on D4RL's own data", lambda row: "—" if row["published"] is None else f"{row['published']:.1f}"
-    )
+    tables: dict[str, list[str]] = {}
+    for task in config.tasks:
+        tables.setdefault(task.partition("-")[2], []).append(task)
+    tables["all tasks"] = [AVERAGE]
+    for title, tasks in tables.items():
+        columns = (task.partition("-")[0] for task in tasks)
+        lines = [(name, *(as_text(rows[task, name]) for task in tasks)) for name in config.algorithms]
+        terminal.print_table(title, ("algorithm", *columns), lines)
     given = ", ".join(f"{task} ({file})" for task, file in config.files().items())
+    print(f"Normalised scores, mean ± standard error, {config.seeds} seeds. In brackets: as published, on D4RL's data.")
     print(f"Ours are on logs made here, which are not D4RL's{given and f', but for those given: {given}'}.")
 
 
-def measured(row: Record) -> str:
-    if row["score"] is None:
-        return "—"
-    return f"{row['score']:.1f}" + ("" if row["score_se"] is None else f" ± {row['score_se']:.1f}")
+def as_text(row: Record) -> str:
+    score, error, published = row["score"], row["score_se"], row["published"]
+    ours = "failed" if score is None else f"{score:.1f}" if error is None else f"{score:.1f} ± {error:.1f}"
+    return ours if published is None else f"{ours} ({published:.1f})"
