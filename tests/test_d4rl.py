@@ -204,8 +204,8 @@ def test_a_table_on_given_files_that_is_not_done_twice(hopper_file, tmp_path, ca
         assert float(row["score"]) == pytest.approx(ROBOTS["hopper"].score(float(row["return"])))
     summary = json.loads((out / "summary.json").read_text())
     assert [(row["task"], row["published"]) for row in summary] == [
-        *zip(tasks, (66.2, 73.8), strict=True),
-        (AVERAGE, 70),
+        *zip(tasks, (86.1, 99.9), strict=True),
+        (AVERAGE, 93),
     ]
     kept, lost = (out / "cells" / task / "odice.json" for task in tasks)
     before = kept.stat().st_mtime_ns, lost.read_text()
