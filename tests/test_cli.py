@@ -51,7 +51,7 @@ def test_version(capsys):
     ("arguments", "says"),
     [
         ((), "Expected one of {data, train, ope, evaluate, report, demo, doctor, reproduce, bench}"),
-        (("reproduce",), "Expected one of {random-mdp, four-rooms, constrained-mdp, ope, calibration}"),
+        (("reproduce",), "Expected one of {random-mdp, four-rooms, constrained-mdp, ope, calibration, d4rl}"),
         (("reproduce", "random-mdpp"), "Available subcommands: random-mdp"),
         (("reproduce", "random-mdp", "--runs", "many"), "--runs"),
         (("reproduce", "random-mdp", "--runs", "0"), "--runs must be at least 1, got 0"),

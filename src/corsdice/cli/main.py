@@ -33,6 +33,7 @@ from corsdice.experiments.configs import (
     OpeTableConfig,
     RandomMDPConfig,
 )
+from corsdice.experiments.d4rl_config import D4rlTableConfig
 
 RUNNERS = {
     DataCheckConfig: "corsdice.cli.data",
@@ -53,6 +54,7 @@ RUNNERS = {
     ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
     OpeTableConfig: "corsdice.experiments.ope",
     CalibrationConfig: "corsdice.experiments.calibration",
+    D4rlTableConfig: "corsdice.experiments.d4rl",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
     BenchDsrlConfig: "corsdice.experiments.bench_dsrl",
@@ -72,6 +74,7 @@ class Reproduce:
         | Annotated[ConstrainedMDPConfig, tyro.conf.subcommand("constrained-mdp")]
         | Annotated[OpeTableConfig, tyro.conf.subcommand("ope")]
         | Annotated[CalibrationConfig, tyro.conf.subcommand("calibration")]
+        | Annotated[D4rlTableConfig, tyro.conf.subcommand("d4rl")]
     )
 
 

@@ -71,12 +71,15 @@ REQUIRED = ("observations", "actions", "rewards", "costs", "terminals", "timeout
 SCALARS = ("rewards", "costs", "terminals", "timeouts")
 
 
-def dataset_from(arrays: Mapping[str, np.ndarray]) -> Dataset:
+def dataset_from(arrays: Mapping[str, np.ndarray], needs_cost: bool = True) -> Dataset:
     """A Dataset from raw arrays by name: shapes and types made uniform, nothing else judged (that is `check`'s work).
 
     `next_observations` may be missing; then it is the observation of the next row, and the last row of an episode that
     timed out, whose successor nobody recorded, is left out. A last episode without an end is taken as timed out.
+    `costs` may be missing only where no cost is needed; then all are zero.
     """
+    if not needs_cost and "costs" not in arrays and "rewards" in arrays:
+        arrays = {**arrays, "costs": np.zeros(len(arrays["rewards"]), np.float32)}
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise UserError(

@@ -46,8 +46,11 @@ class Columns:
     """A column that numbers the episodes; where it changes without a terminal, the episode timed out."""
 
 
-def read(source: str | Path, columns: Columns | None = None) -> Dataset:
-    """The dataset in a file, unjudged: `check` comes next."""
+def read(source: str | Path, columns: Columns | None = None, needs_cost: bool = True) -> Dataset:
+    """The dataset in a file, unjudged: `check` comes next.
+
+    Where no cost is needed, an HDF5 or npz file may be without, as D4RL's are: then every cost is zero.
+    """
     if str(source).startswith("minari:"):
         return dataset_from(_read_minari(str(source).removeprefix("minari:")))
     path = _existing_file(source)
@@ -55,7 +58,7 @@ def read(source: str | Path, columns: Columns | None = None) -> Dataset:
         reader = READERS[path.suffix.lower()]
     except KeyError:
         raise UserError(f"cannot tell the format of {path.name}: use one of {', '.join(READERS)}") from None
-    return dataset_from(reader(path, columns or Columns()))
+    return dataset_from(reader(path, columns or Columns()), needs_cost)
 
 
 def provenance(source: str | Path) -> dict[str, Any] | None:

@@ -55,14 +55,26 @@ def collect_snapshots(
         if iteration in chosen:
             kept.append(agent)
         progress(latest, settings.envs * settings.rollout if iteration else 0)
-    logs: list[Dataset] = []
-    key = jax.random.fold_in(jax.random.key(seed), settings.iterations)  # the first one that training did not use
-    for i, agent in enumerate(kept):
-        due = round(transitions * (i + 1) / snapshots) - sum(part.transitions for part in logs)
-        logs.append(whole_episodes(envs[0], agent, jax.random.fold_in(key, i), due, settings))
-        progress(float(logs[-1].episodes.sums(logs[-1].rewards).mean()), logs[-1].transitions)
+    logs = log_agents(envs[0], kept, unused_key(seed, settings), transitions, settings, progress)
     for env in envs:
         env.close()
+    return logs
+
+
+def unused_key(seed: int, settings: Settings) -> jax.Array:
+    """The first one that `train` does not use."""
+    return jax.random.fold_in(jax.random.key(seed), settings.iterations)
+
+
+def log_agents(
+    env: Env, agents: Sequence[Agent], key: jax.Array, transitions: int, settings: Settings, progress: Progress
+) -> Dataset:
+    """Whole episodes of each agent's stochastic policy, in their order, about the same share of transitions each."""
+    logs: list[Dataset] = []
+    for i, agent in enumerate(agents):
+        due = round(transitions * (i + 1) / len(agents)) - sum(part.transitions for part in logs)
+        logs.append(whole_episodes(env, agent, jax.random.fold_in(key, i), due, settings))
+        progress(float(logs[-1].episodes.sums(logs[-1].rewards).mean()), logs[-1].transitions)
     return concatenate(logs)
 
 

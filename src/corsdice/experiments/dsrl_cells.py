@@ -15,6 +15,7 @@ from corsdice.data.dsrl import dsrl_file, find_dsrl_task, normalised_cost
 from corsdice.envs.simulate import simulate_each
 from corsdice.errors import UserError
 from corsdice.experiments.bench_dsrl_config import EMBEDDED, BenchDsrlConfig
+from corsdice.experiments.cells import is_done
 from corsdice.experiments.executors import execute
 from corsdice.experiments.selection import Record
 from corsdice.files import output_directory, write_json
@@ -60,16 +61,9 @@ class Cell(NamedTuple):
     def __str__(self) -> str:
         return f"{self.task} {self.algorithm}, limit {self.limit:g}"
 
-    def is_done(self) -> bool:
-        if not self.results.exists():
-            return False
-        found = json.loads(self.results.read_text())["asked"]
-        for name, value in self.config.asked(self.task, self.algorithm).items():
-            if found.get(name) != value:
-                raise UserError(
-                    f"{self.results} was made with {name} {found.get(name)}, now {value}: choose another --out"
-                )
-        return True
+    @property
+    def asked(self) -> dict[str, object]:
+        return self.config.asked(self.task, self.algorithm)
 
 
 def cells_of(config: BenchDsrlConfig, out: Path) -> list[Cell]:
@@ -88,7 +82,7 @@ def read_cells(config: BenchDsrlConfig, out: Path) -> list[Record]:
 
 def complete_cells(config: BenchDsrlConfig, out: Path) -> None:
     """Does every cell that is not done yet."""
-    missing = [cell for cell in cells_of(config, out) if not cell.is_done()]
+    missing = [cell for cell in cells_of(config, out) if not is_done(cell.results, cell.asked)]
     _check_ready(config, dict.fromkeys(cell.task for cell in missing))
     with terminal.progress(sum(cell.policies for cell in missing) * config.steps, "updates") as advance:
         if config.executor == "here":
@@ -120,7 +114,7 @@ def work(cell: Cell, logs: tuple[Dataset, str], advance: Callable[..., None] | N
     if advance:
         advance(f"{cell}, simulating", 0)
     output_directory(cell.results.parent)
-    found = {"asked": cell.config.asked(cell.task, cell.algorithm), "policies": records(cell, outcome, dataset)}
+    found = {"asked": cell.asked, "policies": records(cell, outcome, dataset)}
     write_json(cell.results, found)
 
 

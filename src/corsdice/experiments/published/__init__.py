@@ -1,7 +1,8 @@
-"""Table 2 of the paper, in `dsrl.csv`: normalised return and cost on DSRL's own data, α chosen with the simulator.
+"""What Kim, Seo, Lee and Lee (2025) published in "Semi-gradient DICE for Offline Constrained Reinforcement Learning".
 
-Kim, Seo, Lee and Lee (2025), "Semi-gradient DICE for Offline Constrained Reinforcement Learning": means over three
-cost limits, 5 seeds and 20 episodes, after a million updates.
+`dsrl.csv` is Table 2: normalised return and cost on DSRL's own data, α chosen with the simulator, means over three cost
+limits, 5 seeds and 20 episodes, after a million updates. `d4rl.csv` is the table of appendix G.2: normalised scores on
+D4RL's own data, with α = 1 and β = .5.
 """
 
 from __future__ import annotations
@@ -33,6 +34,17 @@ def published_scores(tasks: Collection[str]) -> dict[tuple[str, str], Score]:
         for name, row in rows
         if name in tasks or complete.get(name)
     }
+
+
+def published_d4rl_scores() -> dict[tuple[str, str], float]:
+    """By task and algorithm."""
+    with (files("corsdice.experiments.published") / "d4rl.csv").open(encoding="utf-8") as table:
+        return {
+            (row["task"], method.lower()): float(score)
+            for row in csv.DictReader(table)
+            for method, score in row.items()
+            if method != "task"
+        }
 
 
 def _row_name(name: str) -> str:
