@@ -17,6 +17,7 @@ from corsdice.errors import UserError
 from corsdice.ope import preference
 from corsdice.policy import load
 from corsdice.training import directory
+from corsdice.training.assess import assessor_of
 from corsdice.training.journal import FILE, Journal
 from corsdice.training.population import Member
 from corsdice.training.run import Trainer, plan_from, plan_of
@@ -33,8 +34,31 @@ def logs():
     return envs.collect(envs.TASKS["point-run"], 0, 20)
 
 
+class QuickAssessor:
+    """Numbers that depend on the policy alone, at once; the estimates themselves have their own tests."""
+
+    def ask(self, policy):
+        return policy
+
+    def record(self, policy, limit):
+        size = float(sum(np.abs(leaf).sum() for leaf in jax.tree.leaves(policy.params.actor)))
+        around = {"value": size, "low": size - 1, "high": size + 1}
+        verdict = "meets" if policy.about["alpha"] < 1 else "violates"
+        return {"cost_limit": limit.episode, "return": around, "cost": around, "verdict": verdict, "words": "told"}
+
+    def learned(self, outcome, index):
+        return {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_estimates():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("corsdice.training.sweep.assessor_of", lambda outcome, held_out: QuickAssessor())
+        yield
+
+
 @pytest.fixture(scope="module")
-def pruned(logs, tmp_path_factory):
+def pruned(logs, tmp_path_factory, _quick_estimates):
     """A search with pruning that nothing has stopped."""
     out = tmp_path_factory.mktemp("pruned")
     ranked = sweep(out, logs, "memory", LIMIT, prune=True, **SEARCH)
@@ -115,7 +139,7 @@ def test_draws_depend_on_the_seed_alone_and_trials_of_a_batch_share_what_is_comp
 
 def test_a_member_with_its_own_settings_trains_as_if_all_had_them(logs, tmp_path):
     own = ({"learning_rate": 1e-4, "target_rate": 0.1}, {"learning_rate": 3e-3, "target_rate": 0.01})
-    shared = plan_of("semidice", logs, [LIMIT], seeds=2, chunk=10, options=OPTIONS | {"steps": 10})
+    shared = plan_of("bc-all", logs, [LIMIT], seeds=2, chunk=10, options=OPTIONS | {"steps": 10})
     members = tuple(
         Member(*member[:3], tuple(settings.items())) for member, settings in zip(shared.members, own, strict=True)
     )
@@ -149,7 +173,7 @@ def test_pruning_stops_the_worse_half_twice_and_says_so(pruned):
 
 def test_a_search_leaves_its_trials_its_summary_and_the_best_policy(pruned, logs):
     out, ranked, summary = pruned
-    lines = list(csv.DictReader((out / "trials.csv").open()))
+    lines = list(csv.DictReader((out / "trials.csv").read_text().splitlines()))
     assert [line["trial"] for line in lines] == ["0", "1", "2", "3"]
     assert json.loads((out / "summary.json").read_text()) == json.loads(json.dumps(summary))
     best = summary["best"]
@@ -191,6 +215,15 @@ def test_other_settings_or_another_directory_are_refused(pruned, logs, tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="holds no search"):
         sweep(tmp_path, logs, "memory", LIMIT, **SEARCH)
+
+
+@pytest.mark.slow
+def test_a_search_by_the_estimates_themselves(logs, tmp_path, monkeypatch):
+    monkeypatch.setattr("corsdice.training.sweep.assessor_of", assessor_of)
+    ranked = sweep(tmp_path, logs, "memory", LIMIT, prune=True, **SEARCH | {"trials": 2})
+    assert [found["state"] for found in ranked] == ["complete", "pruned"]
+    assert {found["verdict"] for found in ranked} <= {"meets", "violates", "unknown"}
+    assert json.loads((tmp_path / "runs" / "batch-000" / "ope.json").read_text())["results"][1]["weights"]
 
 
 def test_the_command_searches_and_prints_what_scripts_can_read(logs, tmp_path, capsys):
