@@ -21,6 +21,7 @@ from corsdice.cli.doctor import DoctorConfig
 from corsdice.cli.dsrl import DataDownloadConfig, DataListConfig, DataShowConfig
 from corsdice.cli.filter import DataFilterConfig
 from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
+from corsdice.cli.sweep_config import SweepConfig
 from corsdice.errors import UserError
 from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
 from corsdice.experiments.configs import (
@@ -49,6 +50,7 @@ RUNNERS = {
     OpeConfig: "corsdice.cli.ope",
     EvaluateConfig: "corsdice.cli.learn",
     ReportConfig: "corsdice.cli.learn",
+    SweepConfig: "corsdice.cli.sweep",
     RandomMDPConfig: "corsdice.experiments.random_mdp",
     FourRoomsConfig: "corsdice.experiments.four_rooms",
     ConstrainedMDPConfig: "corsdice.experiments.constrained_mdp",
@@ -119,6 +121,7 @@ class App:
         | Annotated[OpeConfig, tyro.conf.subcommand("ope")]
         | Annotated[EvaluateConfig, tyro.conf.subcommand("evaluate")]
         | Annotated[ReportConfig, tyro.conf.subcommand("report")]
+        | Annotated[SweepConfig, tyro.conf.subcommand("sweep")]
         | Annotated[DemoConfig, tyro.conf.subcommand("demo")]
         | Annotated[DoctorConfig, tyro.conf.subcommand("doctor")]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]

@@ -18,9 +18,10 @@ def run_report(run: Path) -> dict[str, Any]:
     members = []
     for index, member in enumerate(content["members"]):
         estimate, truth = estimates.get(member["name"]), truths.get(member["name"])
+        own = "".join(f", {name} {value:g}" for name, value in member.get("settings", {}).items())
         members.append(
             {
-                "name": f"seed {member['seed']}, α {member['alpha']:g}, limit {member['cost_limit']:.6g}",
+                "name": f"seed {member['seed']}, α {member['alpha']:g}, limit {member['cost_limit']:.6g}{own}",
                 "seed": member["seed"],
                 "alpha": member["alpha"],
                 "cost_limit": member["cost_limit"],

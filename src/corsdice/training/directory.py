@@ -36,13 +36,22 @@ DESCRIPTION, METRICS, CHECKPOINT, POLICIES = "run.json", "metrics.jsonl", "check
 ESTIMATES, EVALUATION, REPORT = "ope.json", "evaluation.json", "report.html"
 Progress = Callable[[int, list[dict[str, Any]], int], None]
 """Called after each chunk with the step, the chunk's metrics and how many steps are new."""
+Prune = Callable[[Outcome, int], dict[int, str]]
+"""Called after each chunk with where the run stands and at which step it stood before: which members end, and why."""
 
 
 class Stopped(UserError):
     """A person has stopped the run; nothing is lost but a chunk."""
 
 
-def train(directory: Path, plan: Plan, dataset: Dataset, source: str, progress: Progress | None = None) -> Outcome:
+def train(
+    directory: Path,
+    plan: Plan,
+    dataset: Dataset,
+    source: str,
+    progress: Progress | None = None,
+    prune: Prune | None = None,
+) -> Outcome:
     """Trains into a directory, from where it was left if it holds the same plan on the same data.
 
     Ctrl-C ends it after the current chunk is dropped; everything up to the last whole chunk is on disk.
@@ -61,11 +70,11 @@ def train(directory: Path, plan: Plan, dataset: Dataset, source: str, progress: 
                 _to_board(board, plan, row)
             metrics.flush()
             os.fsync(metrics.fileno())
+            if prune and not trainer.outcome.done:
+                trainer.stop(prune(trainer.outcome, before))
             _save(directory, trainer.outcome)
             if progress:
                 progress(trainer.outcome.step, rows, trainer.outcome.step - before)
-            if len(trainer.outcome.failures) == len(plan.members):
-                break
     save_policies(directory, trainer.outcome)
     return trainer.outcome
 
@@ -119,6 +128,7 @@ def _description(plan: Plan, data: dict[str, Any]) -> dict[str, Any]:
         "settings": plan.settings,
         "members": [
             {"name": m.name, "seed": m.seed, "alpha": m.alpha, "cost_limit": m.limit.episode, "limit": str(m.limit)}
+            | ({"settings": dict(m.settings)} if m.settings else {})
             for m in plan.members
         ],
         "horizon": plan.horizon,

@@ -25,13 +25,17 @@ class Member(NamedTuple):
     seed: int
     alpha: float
     limit: CostLimit
+    settings: tuple[tuple[str, float], ...] = ()
+    """Hyper-parameters of its own, by name, before those that all members share."""
 
     @property
     def name(self) -> str:
-        return f"seed{self.seed}-alpha{self.alpha:.6g}-limit{self.limit.episode:.6g}"
+        own = "".join(f"-{name}{value:.6g}" for name, value in self.settings)
+        return f"seed{self.seed}-alpha{self.alpha:.6g}-limit{self.limit.episode:.6g}{own}"
 
     def __str__(self) -> str:
-        return f"seed {self.seed}, α {self.alpha:g}, limit {self.limit.episode:.6g}"
+        own = "".join(f", {name} {value:g}" for name, value in self.settings)
+        return f"seed {self.seed}, α {self.alpha:g}, limit {self.limit.episode:.6g}{own}"
 
 
 def members_of(seeds: int, alphas: Sequence[float], limits: Sequence[CostLimit]) -> list[Member]:
@@ -47,7 +51,7 @@ def hypers_of(members: Sequence[Member], dataset: Dataset, settings: dict[str, A
             per_step_limit=member.limit.per_step,
             episode_per_step=member.limit.episode_per_step,
             safe_rows=safe_rows(dataset, member.limit.episode),
-            **settings,
+            **(settings | dict(member.settings)),
         )
         for member in members
     ]

@@ -42,7 +42,7 @@ class Plan:
     algorithm: str
     config: Config
     settings: dict[str, Any]
-    """Hyper-parameters that all members share."""
+    """Hyper-parameters that all members share, but for those that a member has of its own."""
     members: tuple[Member, ...]
     horizon: int
     holdout: float
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
 
     @property
     def done(self) -> bool:
-        return self.step >= self.plan.config.steps
+        return self.step >= self.plan.config.steps or len(self.failures) == len(self.plan.members)
 
     def policy(self, index: int) -> Policy:
         """The policy of one member."""
@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
             "observation_shape": self.data["observation_shape"],
             "action_shape": self.data["action_shape"],
             "data_sha256": self.data["sha256"],
-        }
+        } | ({"settings": dict(member.settings)} if member.settings else {})
         return Policy(actor, PolicyParams(params, self.units), about)
 
 
@@ -150,7 +150,10 @@ def plan_from(content: dict[str, Any]) -> Plan:
         )
         for member in content["members"]
     }
-    members = tuple(Member(m["seed"], m["alpha"], limits[m["cost_limit"]]) for m in content["members"])
+    members = tuple(
+        Member(m["seed"], m["alpha"], limits[m["cost_limit"]], tuple(m.get("settings", {}).items()))
+        for m in content["members"]
+    )
     return Plan(
         content["algorithm"],
         algorithms.by_name(content["algorithm"]).config(**config),
@@ -251,34 +254,39 @@ class Trainer:
         """One chunk; returns its metrics, one row for each member that is still going."""
         plan, before = self.plan, self.outcome
         length = min(plan.chunk, plan.config.steps - before.step)
+        going = np.array([index for index in range(len(plan.members)) if index not in before.failures])
+        hypers, states, keys = self.hypers, before.states, self.keys
+        if before.failures:
+            hypers, states, keys = jax.tree.map(lambda leaf: leaf[going], (hypers, states, keys))
         chunk = run_chunk(
             plan.algorithm,
             plan.config,
             plan.mode,
             length,
-            self.hypers,
+            hypers,
             self.logs,
-            before.states,
+            states,
             jnp.int32(before.step),
-            self.keys,
+            keys,
         )
         failed_at, failures, metrics = jax.device_get((chunk.failed_at, chunk.failures, chunk.metrics))
         stopped = dict(before.failures)
-        for index in np.flatnonzero(failed_at < length):
-            if int(index) not in stopped:
-                names = ", ".join(name for name, wrong in failures.items() if wrong[index])
-                stopped[int(index)] = f"stopped at step {before.step + int(failed_at[index])}: {names} not finite"
+        for place in np.flatnonzero(failed_at < length):
+            names = ", ".join(name for name, wrong in failures.items() if wrong[place])
+            stopped[int(going[place])] = f"stopped at step {before.step + int(failed_at[place])}: {names} not finite"
         # A member that failed keeps the state from before the chunk in which it did.
-        frozen = np.array([index in stopped for index in range(len(plan.members))])
+        well = np.flatnonzero(failed_at >= length)
         states = chunk.states
-        if frozen.any():
-            states = jax.tree.map(
-                lambda new, old: jnp.where(frozen.reshape(-1, *(1,) * (new.ndim - 1)), old, new), states, before.states
-            )
+        if stopped:
+            states = jax.tree.map(lambda old, new: old.at[going[well]].set(new[well]), before.states, states)
         step = before.step + length
         self.outcome = before._replace(step=step, states=states, failures=stopped)
         return [
-            {"step": step, "member": index} | {name: float(values[index]) for name, values in metrics.items()}
-            for index in range(len(plan.members))
-            if not frozen[index]
+            {"step": step, "member": int(going[place])}
+            | {name: float(values[place]) for name, values in metrics.items()}
+            for place in well
         ]
+
+    def stop(self, reasons: dict[int, str]) -> None:
+        """Ends members, by index, as if they had failed: they keep the state that they have, and cost no more time."""
+        self.outcome = self.outcome._replace(failures=self.outcome.failures | reasons)
