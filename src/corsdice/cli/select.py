@@ -25,6 +25,8 @@ NOTHING_SAFE = 3
 
 
 def run(config: SelectConfig) -> int:
+    if not config.runs:
+        raise UserError("select needs at least one directory of a run: corsdice select RUN --data LOGS")
     runs = {path: directory.description(path) for path in config.runs}
     every = [candidate for path in runs for candidate in candidates.candidates_of(path)]
     limits = limits_to_choose_for(config, every)

@@ -10,7 +10,6 @@ from typing import Annotated
 import tyro
 
 from corsdice.data import Columns
-from corsdice.errors import UserError
 from corsdice.experiments.checks import at_least
 
 
@@ -48,5 +47,3 @@ class SelectConfig:
         at_least(2, episodes=self.episodes)
         at_least(1, workers=self.workers)
         at_least(0, seed=self.seed)
-        if not self.runs:
-            raise UserError("select needs at least one directory of a run. See: corsdice select --help")
