@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -206,11 +207,11 @@ def test_each_limit_has_its_choice_and_one_of_them_can_be_named(logs, run, log_f
         assert says in said
 
 
-def test_other_logs_are_refused_unless_they_are_fresh(logs, run, log_file, fabricated, capsys, tmp_path):
+def test_other_logs_are_refused_unless_they_are_fresh(run, log_file, fabricated, capsys, tmp_path):
     _, asked = fabricated
-    other, held = tmp_path / "other.npz", tmp_path / "held"
+    other, held = tmp_path / "other.npz", shutil.copytree(run, tmp_path / "held")
     data.write(envs.collect(envs.TASKS["point-run"], 1, 20), other)
-    directory.train(held, small_plan(logs, holdout=0.5, keep=1), logs, "the logs")
+    (held / directory.DESCRIPTION).write_text(json.dumps(directory.description(run) | {"holdout": 0.5}))
     for arguments, says in [
         ((run, "--data", other), "was trained on other logs (the logs)"),
         ((run, "--data", log_file, "--fresh"), "leave --fresh out"),
@@ -222,7 +223,7 @@ def test_other_logs_are_refused_unless_they_are_fresh(logs, run, log_file, fabri
         assert says in said
     assert not asked
     code, (choice,), _ = select(capsys, run, held, "--data", other, "--fresh", "--json")
-    assert (code, len(choice["candidates"])) == (3, 8)
+    assert (code, len(choice["candidates"])) == (3, 12)
 
 
 def policy(returned, cost, **known):
@@ -274,7 +275,11 @@ def test_from_logs_to_a_chosen_policy_and_its_regret(logs, log_file, capsys, tmp
 
 def test_the_experiment_writes_a_row_a_repetition_and_goes_on(fabricated, capsys, tmp_path, monkeypatch):
     _, asked = fabricated
-    monkeypatch.setattr(selection_regret, "plan_of", lambda _, *given, **options: plan_of("bc-all", *given, **options))
+
+    def clone(algorithm, logs, limits, *, seeds, keep, **others):
+        return small_plan(logs, limits, seeds=seeds, keep=keep)
+
+    monkeypatch.setattr(selection_regret, "plan_of", clone)
     command = [
         "reproduce",
         "selection",
@@ -287,10 +292,10 @@ def test_the_experiment_writes_a_row_a_repetition_and_goes_on(fabricated, capsys
         "--seeds",
         "1",
     ]
-    command += ["--steps", "4", "--widths", "8", "--batch-size", "16", "--episodes", "20", "--truth-episodes", "10"]
+    command += ["--episodes", "20", "--truth-episodes", "10"]
     assert main([*command, "--repetitions", "1"]) == 0
     assert main([*command, "--repetitions", "2"]) == 0
-    assert asked == [(0, 2), (0, 4)] * 2
+    assert asked == [(0, 20), (0, 40)] * 2
     with (tmp_path / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == selection_regret.COLUMNS

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from corsdice import envs
@@ -90,6 +91,7 @@ def repeat(config: SelectionConfig, task: str, repetition: int, advance: Callabl
         known = candidates.found(estimates, candidate) | candidates.found(truths, candidate)
         records.append(candidate.about | known)
         advance(f"{source}, estimates")
+    jax.clear_caches()  # what other logs compile holds memory maps, of which a process has only so many
     return records
 
 
