@@ -124,9 +124,9 @@ def choice(records: Sequence[Record]) -> dict[str, Any]:
 def show(choice: dict[str, Any]) -> None:
     worth = choice["beside_oracle"]
     terminal.print_table(
-        f"Limit {choice['cost_limit']:g}: sums over an episode, estimated with half a 95 % interval"
-        + (", simulated with the standard error" if worth else ""),
-        ("run", "α", "seed", "step", "return", "cost", "limit", *(("true return", "true cost") if worth else ())),
+        f"Limit {choice['cost_limit']:g}: sums over an episode, ± half a 95 % interval"
+        + (", and simulated" if worth else ""),
+        ("run", "α", "seed", "step", "return", "cost", "limit", *(("true return, cost",) if worth else ())),
         [
             (
                 f"{'→' if record is choice['chosen'] else ' '} {record['run']}",
@@ -135,7 +135,7 @@ def show(choice: dict[str, Any]) -> None:
                 f"{record['step']:,}",
                 *(_estimate(record, quantity) for quantity in ("return", "cost")),
                 record["verdict"],
-                *((_truth(record, quantity) for quantity in ("return", "cost")) if worth else ()),
+                *((f"{record['return']:.1f}, {record['cost']:.1f}",) if worth else ()),
             )
             for record in choice["candidates"]
         ],
@@ -163,10 +163,6 @@ def in_words(chosen: Record, worth: Record) -> str:
 def _estimate(record: Record, quantity: str) -> str:
     half = (record[f"estimated_{quantity}_high"] - record[f"estimated_{quantity}_low"]) / 2
     return f"{record[f'estimated_{quantity}']:.1f} ± {half:.1f}"
-
-
-def _truth(record: Record, quantity: str) -> str:
-    return f"{record[quantity]:.1f} ± {record[f'{quantity}_se']:.1f}"
 
 
 def save(candidate: Candidate, choice: dict[str, Any], out: Path) -> None:

@@ -136,7 +136,7 @@ def show(summary: list[dict[str, Any]]) -> None:
 
     terminal.print_table(
         "The choice by logs alone beside the oracle's; regret in % of the oracle's return",
-        ("task", "repetitions", "a candidate is safe", "choice unsafe", "told to meet", "wrongly", "regret", "if safe"),
+        ("task", "choices", "some safe", "unsafe", "said to meet", "wrongly", "regret", "if safe"),
         [
             (
                 each["task"],
@@ -148,4 +148,4 @@ def show(summary: list[dict[str, Any]]) -> None:
             for each in summary
         ],
     )
-    print("choice unsafe: simulated mean cost above the limit where a candidate is within it; if safe: of safe choices")
+    print("some safe: the simulated cost of a candidate is within the limit; unsafe: there, that of the choice is not")
