@@ -50,8 +50,11 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "Expected one of {data, train, ope, evaluate, report, demo, doctor, reproduce, bench}"),
-        (("reproduce",), "Expected one of {random-mdp, four-rooms, constrained-mdp, ope, calibration, d4rl}"),
+        ((), "Expected one of {data, train, ope, select, evaluate, report, sweep, demo, doctor, reproduce, bench}"),
+        (
+            ("reproduce",),
+            "{random-mdp, four-rooms, constrained-mdp, ope, calibration, d4rl, selection}",
+        ),
         (("reproduce", "random-mdpp"), "Available subcommands: random-mdp"),
         (("reproduce", "random-mdp", "--runs", "many"), "--runs"),
         (("reproduce", "random-mdp", "--runs", "0"), "--runs must be at least 1, got 0"),

@@ -60,6 +60,7 @@ def train(config: TrainConfig) -> None:
         chunk=config.chunk,
         mode=config.population,
         preset=config.preset,
+        keep=config.keep,
         options={name: value for name in OPTIONS if (value := getattr(config, name)) is not None},
         settings={name: value for name in SETTINGS if (value := getattr(config, name)) is not None},
     )

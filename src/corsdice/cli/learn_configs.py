@@ -67,6 +67,8 @@ class TrainConfig:
     """`paper` follows the paper's settings to the letter."""
     chunk: int = 1000
     """Updates between two checkpoints."""
+    keep: int = 1
+    """Keep the policies of so many evenly spaced steps, the last among them, for `corsdice select`."""
     population: Literal["auto", "vmap", "map"] = "auto"
     """Members side by side, or one after another in one program."""
     columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)

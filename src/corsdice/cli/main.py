@@ -21,6 +21,7 @@ from corsdice.cli.doctor import DoctorConfig
 from corsdice.cli.dsrl import DataDownloadConfig, DataListConfig, DataShowConfig
 from corsdice.cli.filter import DataFilterConfig
 from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, TrainConfig
+from corsdice.cli.select_config import SelectConfig
 from corsdice.cli.sweep_config import SweepConfig
 from corsdice.errors import UserError
 from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
@@ -35,6 +36,7 @@ from corsdice.experiments.configs import (
     RandomMDPConfig,
 )
 from corsdice.experiments.d4rl_config import D4rlTableConfig
+from corsdice.experiments.selection_config import SelectionConfig
 
 RUNNERS = {
     DataCheckConfig: "corsdice.cli.data",
@@ -48,6 +50,7 @@ RUNNERS = {
     DataDownloadConfig: "corsdice.cli.dsrl",
     TrainConfig: "corsdice.cli.learn",
     OpeConfig: "corsdice.cli.ope",
+    SelectConfig: "corsdice.cli.select",
     EvaluateConfig: "corsdice.cli.learn",
     ReportConfig: "corsdice.cli.learn",
     SweepConfig: "corsdice.cli.sweep",
@@ -57,13 +60,15 @@ RUNNERS = {
     OpeTableConfig: "corsdice.experiments.ope",
     CalibrationConfig: "corsdice.experiments.calibration",
     D4rlTableConfig: "corsdice.experiments.d4rl",
+    SelectionConfig: "corsdice.experiments.selection_regret",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
     BenchDsrlConfig: "corsdice.experiments.bench_dsrl",
     DemoConfig: "corsdice.experiments.demo",
     DoctorConfig: "corsdice.cli.doctor",
 }
-"""The module whose `run` carries a configuration out; imported only then, because it may import JAX."""
+"""The module whose `run` carries a configuration out and may return an exit code; imported only then, because it may
+import JAX."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class Reproduce:
         | Annotated[OpeTableConfig, tyro.conf.subcommand("ope")]
         | Annotated[CalibrationConfig, tyro.conf.subcommand("calibration")]
         | Annotated[D4rlTableConfig, tyro.conf.subcommand("d4rl")]
+        | Annotated[SelectionConfig, tyro.conf.subcommand("selection")]
     )
 
 
@@ -119,6 +125,7 @@ class App:
         Annotated[Data, tyro.conf.subcommand("data")]
         | Annotated[TrainConfig, tyro.conf.subcommand("train")]
         | Annotated[OpeConfig, tyro.conf.subcommand("ope")]
+        | Annotated[SelectConfig, tyro.conf.subcommand("select")]
         | Annotated[EvaluateConfig, tyro.conf.subcommand("evaluate")]
         | Annotated[ReportConfig, tyro.conf.subcommand("report")]
         | Annotated[SweepConfig, tyro.conf.subcommand("sweep")]
@@ -141,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         config = _parse(arguments)
-        import_module(RUNNERS[type(config)]).run(config)
+        return import_module(RUNNERS[type(config)]).run(config) or 0
     except UserError as error:
         if debug:
             raise
@@ -151,7 +158,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as in `corsdice … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    return 0
 
 
 def _fail(message: str, code: int) -> int:

@@ -14,14 +14,19 @@ Record = dict[str, Any]
 """What is known of one policy; `failure` tells why it has no numbers."""
 
 
-def offline_choice(policies: Sequence[Record]) -> Record:
-    """By the estimate from logs: of those that meet the limit the largest return, else the least that may be cost."""
+def ranked(policies: Sequence[Record]) -> list[Record]:
+    """By the estimate from logs: those that meet the limit by their return, then the others by what they may cost."""
 
     def key(policy: Record) -> tuple[bool, float]:
         names = ("verdict", "estimated_return", "estimated_cost_high", "cost_limit")
         return preference(*(policy[name] for name in names))
 
-    return max(policies, key=key)
+    return sorted(policies, key=key, reverse=True)
+
+
+def offline_choice(policies: Sequence[Record]) -> Record:
+    """By the estimate from logs: of those that meet the limit the largest return, else the least that may be cost."""
+    return ranked(policies)[0]
 
 
 def oracle_choice(policies: Sequence[Record]) -> Record:
@@ -29,6 +34,24 @@ def oracle_choice(policies: Sequence[Record]) -> Record:
     if safe := [policy for policy in policies if policy["normalised_cost"] <= 1]:
         return max(safe, key=lambda policy: policy["return"])
     return min(policies, key=lambda policy: policy["cost"])
+
+
+def beside_oracle(chosen: Record, policies: Sequence[Record]) -> Record:
+    """What a choice among the policies is worth, all of which were simulated.
+
+    The regret is what the oracle's return has over that of the choice; where no policy is within the limit there is no
+    oracle to regret. Below 0 it is the return of a choice that is not safe.
+    """
+    oracle = oracle_choice(policies)
+    possible = oracle["normalised_cost"] <= 1
+    regret = oracle["return"] - chosen["return"] if possible else None
+    return {
+        "safe": chosen["normalised_cost"] <= 1,
+        "safe_possible": possible,
+        "oracle": oracle,
+        "regret": regret,
+        "regret_percent": 100 * regret / abs(oracle["return"]) if regret is not None and oracle["return"] else None,
+    }
 
 
 def selected(policies: Sequence[Record]) -> Iterator[Record]:

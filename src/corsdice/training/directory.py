@@ -5,6 +5,7 @@
     tensorboard/            the same, for TensorBoard
     checkpoint.safetensors  the whole state after the last chunk, and its step
     policies/               the policy of each member, as safetensors + JSON
+    policies/step-NNNNNN/   those of earlier steps, where the plan keeps some
 
 A chunk ends with its metrics appended and then the checkpoint replaced; a kill between the two leaves metrics that the
 checkpoint does not know, which a resumed run drops. Draws depend on (seed, step) alone, so a resumed run ends
@@ -72,6 +73,8 @@ def train(
             os.fsync(metrics.fileno())
             if prune and not trainer.outcome.done:
                 trainer.stop(prune(trainer.outcome, before))
+            if _keeps(trainer.outcome, before):
+                save_policies(directory, trainer.outcome, f"step-{trainer.outcome.step:06d}")
             _save(directory, trainer.outcome)
             if progress:
                 progress(trainer.outcome.step, rows, trainer.outcome.step - before)
@@ -90,7 +93,7 @@ def description(directory: Path) -> dict[str, Any]:
         raise UserError(f"{path} is damaged: {error}") from error
     if not isinstance(content, dict) or content.get("corsdice_run") != FORMAT:
         raise UserError(f"{path} was not written by this version of corsdice")
-    return content
+    return {"keep": 1} | content  # runs of old do not say it
 
 
 def load_outcome(directory: Path, like: Dataset) -> Outcome:
@@ -107,9 +110,9 @@ def failures(directory: Path) -> dict[int, str]:
     return _failures(files.read_tensors_metadata(path)) if path.exists() else {}
 
 
-def save_policies(directory: Path, outcome: Outcome) -> list[Path]:
+def save_policies(directory: Path, outcome: Outcome, folder: str = "") -> list[Path]:
     return [
-        outcome.policy(index).save(directory / POLICIES / member.name)
+        outcome.policy(index).save(directory / POLICIES / folder / member.name)
         for index, member in enumerate(outcome.plan.members)
     ]
 
@@ -118,6 +121,19 @@ def load_policies(directory: Path) -> list[Policy]:
     """The policies of all members, in their order."""
     content = description(directory)
     return [load(directory / POLICIES / member["name"]) for member in content["members"]]
+
+
+def kept_policies(directory: Path) -> list[Path]:
+    """Where all policies of a run that has ended are, from the first kept step to the last."""
+    names = [member["name"] for member in description(directory)["members"]]
+    steps = sorted((directory / POLICIES).glob("step-*"), key=lambda folder: int(folder.name.removeprefix("step-")))
+    return [folder / name for folder in (*steps, directory / POLICIES) for name in names]
+
+
+def _keeps(outcome: Outcome, before: int) -> bool:
+    """Whether the steps since `before` have crossed one that the plan keeps; the last has its place in any case."""
+    crossed, already = (step * outcome.plan.keep // outcome.plan.config.steps for step in (outcome.step, before))
+    return crossed > already and not outcome.done
 
 
 def _description(plan: Plan, data: dict[str, Any]) -> dict[str, Any]:
@@ -136,6 +152,7 @@ def _description(plan: Plan, data: dict[str, Any]) -> dict[str, Any]:
         "holdout": plan.holdout,
         "chunk": plan.chunk,
         "mode": plan.mode,
+        "keep": plan.keep,
         "data": data,
         "versions": {"corsdice": __version__, "python": platform.python_version()}
         | {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")},

@@ -49,6 +49,8 @@ class Plan:
     """Share of the episodes that nothing is trained on."""
     chunk: int
     mode: Mode
+    keep: int = 1
+    """Of how many evenly spaced steps the policies stay; the last is one of them."""
 
     @property
     def discount(self) -> float:
@@ -105,6 +107,7 @@ def plan_of(
     chunk: int = 1000,
     mode: Mode = "auto",
     preset: str = "default",
+    keep: int = 1,
     options: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
 ) -> Plan:
@@ -124,6 +127,8 @@ def plan_of(
     alphas = alphas or [DEFAULT_ALPHA]
     if min(alphas) <= 0 or seeds < 1 or config.steps < 1 or chunk < 1:
         raise UserError("alpha, seeds, steps and chunk must be positive")
+    if not 1 <= keep <= config.steps:
+        raise UserError(f"--keep must be between 1 and the {config.steps} steps of the run, got {keep}")
     cost_limits = [CostLimit.episodic(limit, horizon=horizon, discount=discount) for limit in limits]
     members = tuple(members_of(seeds, alphas, cost_limits))
     if len({member.name for member in members}) < len(members):
@@ -133,7 +138,8 @@ def plan_of(
         for limit in limits:
             if not (train.episodes.sums(train.costs) <= limit).any():
                 raise UserError(f"bc-safe has nothing to clone: no logged episode costs {limit:g} or less")
-    return Plan(algorithm, config, settings, members, horizon, holdout, min(chunk, config.steps), resolve(mode, config))
+    chunk = min(chunk, config.steps // keep)
+    return Plan(algorithm, config, settings, members, horizon, holdout, chunk, resolve(mode, config), keep)
 
 
 def _discount(settings: dict[str, Any]) -> float:
@@ -163,6 +169,7 @@ def plan_from(content: dict[str, Any]) -> Plan:
         content["holdout"],
         content["chunk"],
         content["mode"],
+        content["keep"],
     )
 
 
