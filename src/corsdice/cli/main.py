@@ -24,10 +24,9 @@ from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, 
 from corsdice.cli.select_config import SelectConfig
 from corsdice.cli.sweep_config import SweepConfig
 from corsdice.errors import UserError
+from corsdice.experiments.bench_configs import BenchScaleConfig, BenchTabularConfig, BenchTrainingConfig
 from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
 from corsdice.experiments.configs import (
-    BenchTabularConfig,
-    BenchTrainingConfig,
     CalibrationConfig,
     ConstrainedMDPConfig,
     DemoConfig,
@@ -64,6 +63,7 @@ RUNNERS = {
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
     BenchDsrlConfig: "corsdice.experiments.bench_dsrl",
+    BenchScaleConfig: "corsdice.experiments.bench_scale",
     DemoConfig: "corsdice.experiments.demo",
     DoctorConfig: "corsdice.cli.doctor",
 }
@@ -94,6 +94,7 @@ class Bench:
         Annotated[BenchTabularConfig, tyro.conf.subcommand("tabular")]
         | Annotated[BenchTrainingConfig, tyro.conf.subcommand("training")]
         | Annotated[BenchDsrlConfig, tyro.conf.subcommand("dsrl")]
+        | Annotated[BenchScaleConfig, tyro.conf.subcommand("scale")]
     )
 
 

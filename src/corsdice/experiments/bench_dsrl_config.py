@@ -52,6 +52,9 @@ class BenchDsrlConfig(Where):
     """Of an embedded task, whose logs are made here."""
     evidence_rows: int = 100_000
     """Most rows for the estimates, of whole held-out episodes; fewer are quicker and tell less."""
+    cell_members: int | None = None
+    """Most policies in one cell: all α and seeds of a limit unless said. Smaller cells keep more machines busy, and
+    what a cell begins with, the model and compiling, is done for each."""
     workers: int = min(2, os.cpu_count() or 1)
     """Processes that simulate; the results do not depend on it."""
     published: bool = False
@@ -61,6 +64,8 @@ class BenchDsrlConfig(Where):
         super().__post_init__()
         at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
         at_least(1, evidence_rows=self.evidence_rows)
+        if self.cell_members is not None:
+            at_least(1, cell_members=self.cell_members)
         at_least(2, episodes=self.episodes, logged_episodes=self.logged_episodes)
         positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
         for limit in self.limits:
@@ -96,6 +101,12 @@ class BenchDsrlConfig(Where):
     def policies_of(self, algorithm: str) -> int:
         """How many policies an algorithm has for each task and limit."""
         return (len(self.alphas_of(algorithm)) or 1) * self.seeds
+
+    def parts_of(self, algorithm: str) -> list[tuple[int, int]]:
+        """The members of each cell of a task and limit, from one to another."""
+        policies = self.policies_of(algorithm)
+        size = min(self.cell_members or policies, policies)
+        return [(start, min(start + size, policies)) for start in range(0, policies, size)]
 
     def asked(self, task: str, algorithm: str) -> dict[str, object]:
         """All that the numbers of a task with an algorithm depend on at any limit, in JSON's types."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from corsdice.experiments.configs import BenchTabularConfig
+from corsdice.experiments.bench_configs import BenchTabularConfig
 from corsdice.report import terminal
 
 

@@ -13,10 +13,13 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from corsdice.experiments.configs import BenchTrainingConfig
+from corsdice.experiments.bench_configs import BenchTrainingConfig
 from corsdice.report import terminal
+
+if TYPE_CHECKING:
+    from corsdice.data.dataset import Dataset
 
 OBSERVATIONS, ACTIONS, EPISODES, HORIZON = 17, 6, 20, 1000
 
@@ -53,24 +56,10 @@ def run(config: BenchTrainingConfig) -> None:
 def measure(estimate: str, members: int, updates: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
-    import numpy as np
 
-    from corsdice.data.dataset import Dataset
     from corsdice.training.run import Trainer, plan_of
 
-    generator = np.random.default_rng(0)
-    rows = EPISODES * HORIZON
-    walk = generator.normal(size=(rows + 1, OBSERVATIONS)).astype(np.float32)
-    timeouts = np.arange(rows) % HORIZON == HORIZON - 1
-    dataset = Dataset(
-        walk[:-1],
-        generator.uniform(-1, 1, (rows, ACTIONS)).astype(np.float32),
-        generator.normal(size=rows).astype(np.float32),
-        (generator.uniform(size=rows) < 0.1).astype(np.float32),
-        walk[1:],
-        np.zeros(rows, bool),
-        timeouts,
-    )
+    dataset = some_logs()
     options = {"estimate": estimate, "steps": 100 * updates, "layer_norm": True, "use_model": False}
     plan = plan_of("corsdice", dataset, [20.0], seeds=members, chunk=max(updates // members, 20), options=options)
     trainer = Trainer(plan, dataset)
@@ -90,6 +79,27 @@ def measure(estimate: str, members: int, updates: int) -> dict[str, Any]:
         "limit": statistics.median(limits),
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+def some_logs() -> Dataset:
+    """Of a walker's size, and of no meaning."""
+    import numpy as np
+
+    from corsdice.data.dataset import Dataset
+
+    generator = np.random.default_rng(0)
+    rows = EPISODES * HORIZON
+    walk = generator.normal(size=(rows + 1, OBSERVATIONS)).astype(np.float32)
+    timeouts = np.arange(rows) % HORIZON == HORIZON - 1
+    return Dataset(
+        walk[:-1],
+        generator.uniform(-1, 1, (rows, ACTIONS)).astype(np.float32),
+        generator.normal(size=rows).astype(np.float32),
+        (generator.uniform(size=rows) < 0.1).astype(np.float32),
+        walk[1:],
+        np.zeros(rows, bool),
+        timeouts,
+    )
 
 
 def update_flops(config: Any, observations: int, actions: int) -> float:

@@ -131,20 +131,6 @@ class ConstrainedMDPConfig:
 
 
 @dataclass(frozen=True)
-class BenchTabularConfig:
-    """Time and memory of exact SemiDICE + Extraction as the number of states grows."""
-
-    states: tuple[int, ...] = (30, 300, 3_000, 10_000)
-    repeats: int = 5
-    """Timed solves after compilation; the median is shown."""
-
-    def __post_init__(self) -> None:
-        at_least(1, repeats=self.repeats)
-        if not self.states or not all(states >= 5 for states in self.states):
-            raise UserError(f"--states must be at least 5 each, got {self.states}")
-
-
-@dataclass(frozen=True)
 class DemoConfig:
     """Make logs of an embedded task, train five methods on them, and compare what they believe with the truth."""
 
@@ -168,20 +154,6 @@ class DemoConfig:
         at_least(1, seeds=self.seeds, steps=self.steps, clone_steps=self.clone_steps, batch_size=self.batch_size)
         at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
         positive(limit=(self.limit,), widths=tuple(map(float, self.widths)))
-
-
-@dataclass(frozen=True)
-class BenchTrainingConfig:
-    """Updates a second of CORSDICE against the matrix products that this machine can do."""
-
-    populations: tuple[int, ...] = (1, 5, 25)
-    """Members trained in one program."""
-    updates: int = 300
-    """Timed updates of all members together."""
-
-    def __post_init__(self) -> None:
-        positive(populations=tuple(map(float, self.populations)))
-        at_least(1, updates=self.updates)
 
 
 AlgorithmName = Literal[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
@@ -34,32 +35,40 @@ DATA_SEED, EVALUATION_SEED = 0, 1
 
 
 class Cell(NamedTuple):
-    """All policies, by α and seed, of an algorithm on a task at a limit."""
+    """Policies, by α and seed, of an algorithm on a task at a limit: all, or the members from one to another."""
 
     config: BenchDsrlConfig
     out: Path
     task: str
     algorithm: str
     limit: float
+    members: tuple[int, int]
 
     @property
     def logs(self) -> str:
         return self.task
 
     @property
+    def name(self) -> str:
+        start, stop = self.members
+        whole = stop - start == self.config.policies_of(self.algorithm)
+        return f"limit-{self.limit:g}" + ("" if whole else f"-members-{start}-{stop}")
+
+    @property
     def run(self) -> Path:
-        return self.out / "runs" / self.task / self.algorithm / f"limit-{self.limit:g}"
+        return self.out / "runs" / self.task / self.algorithm / self.name
 
     @property
     def results(self) -> Path:
-        return self.out / "cells" / self.task / self.algorithm / f"limit-{self.limit:g}.json"
+        return self.out / "cells" / self.task / self.algorithm / f"{self.name}.json"
 
     @property
     def policies(self) -> int:
-        return self.config.policies_of(self.algorithm)
+        start, stop = self.members
+        return stop - start
 
     def __str__(self) -> str:
-        return f"{self.task} {self.algorithm}, limit {self.limit:g}"
+        return f"{self.task} {self.algorithm}, {self.name.replace('-', ' ')}"
 
     @property
     def asked(self) -> dict[str, object]:
@@ -68,10 +77,11 @@ class Cell(NamedTuple):
 
 def cells_of(config: BenchDsrlConfig, out: Path) -> list[Cell]:
     return [
-        Cell(config, out.resolve(), task, algorithm, limit)
+        Cell(config, out.resolve(), task, algorithm, limit, members)
         for task in config.names()
         for algorithm in config.algorithms
         for limit in config.limits_of(task)
+        for members in config.parts_of(algorithm)
     ]
 
 
@@ -145,7 +155,7 @@ def logs_of(config: BenchDsrlConfig, out: Path, task: str) -> tuple[Dataset, str
 
 def plan(cell: Cell, dataset: Dataset) -> Plan:
     config, known = cell.config, find_dsrl_task(cell.task)
-    return plan_of(
+    whole = plan_of(
         cell.algorithm,
         dataset,
         [cell.limit],
@@ -154,6 +164,7 @@ def plan(cell: Cell, dataset: Dataset) -> Plan:
         seeds=config.seeds,
         options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
     )
+    return replace(whole, members=whole.members[slice(*cell.members)])
 
 
 _assessors: dict[tuple[Any, ...], Assessor] = {}
@@ -176,7 +187,7 @@ def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
     """One for each member of the population, in its order; None for all numbers of one that failed."""
     plan, config, task = outcome.plan, cell.config, cell.task
     trained = [index for index in range(len(plan.members)) if index not in outcome.failures]
-    keys = product(config.alphas_of(plan.algorithm) or [None], range(config.seeds))
+    keys = list(product(config.alphas_of(plan.algorithm) or [None], range(config.seeds)))[slice(*cell.members)]
     found: list[Record] = [
         {"task": task, "algorithm": plan.algorithm, "cost_limit": cell.limit, "seed": seed, "alpha": alpha}
         | {"failure": outcome.failures.get(index)}
