@@ -132,7 +132,7 @@ def test_what_failed_is_shown_but_chosen_only_where_all_did():
 
 def test_members_that_failed_are_recorded_with_the_reason_and_without_numbers():
     config = BenchDsrlConfig(tasks=("point-run",), limits=(5.0, 7.0), alphas=(0.1, 0.3), seeds=2)
-    cell = Cell(config, Path(), "point-run", "corsdice", 7.0)
+    cell = Cell(config, Path(), "point-run", "corsdice", 7.0, (0, 4))
     outcome = SimpleNamespace(
         plan=SimpleNamespace(members=range(4), algorithm="corsdice"),
         failures=dict.fromkeys(range(4), "q_loss not finite"),
@@ -374,6 +374,35 @@ def test_what_is_done_is_not_done_again_and_a_lost_cell_is_redone_alike(out, cap
     assert "as in the paper (oracle)" in " ".join(capsys.readouterr().out.split())
 
 
+def test_cells_of_single_policies_find_the_same(out, tmp_path):
+    """bc-safe alone: its two seeds at two limits, each in a cell of its own."""
+    short = [word for word in COMMAND if word != "corsdice"]
+    assert main([*short, "--out", str(tmp_path), "--cell-members", "1"]) == 0
+    cells = tmp_path / "cells" / "point-run" / "bc-safe"
+    assert {path.name for path in cells.iterdir()} == {
+        f"limit-{limit}-members-{seed}-{seed + 1}.json" for limit in (30, 60) for seed in (0, 1)
+    }
+    numbers = [name for name in COLUMNS if name not in ("algorithm", "task", "selection", "alpha")]
+    parts, whole = (
+        [
+            [float(row[name]) for name in numbers]
+            for row in read(folder / "results.csv")
+            if row["algorithm"] == "bc-safe"
+        ]
+        for folder in (tmp_path, out)
+    )
+    np.testing.assert_allclose(parts, whole, rtol=1e-3)  # side by side, sums are rounded otherwise
+
+
+@pytest.mark.parametrize(
+    ("most", "parts"),
+    [(None, [(0, 6)]), (6, [(0, 6)]), (9, [(0, 6)]), (4, [(0, 4), (4, 6)]), (1, [(i, i + 1) for i in range(6)])],
+)
+def test_every_member_is_in_one_cell(most, parts):
+    config = BenchDsrlConfig(tasks=("point-run",), alphas=(0.3, 1.0), seeds=3, cell_members=most)
+    assert config.parts_of("corsdice") == parts
+
+
 def test_other_settings_are_not_mixed_with_what_is_done(out, capsys):
     assert main([*COMMAND, "--out", str(out), "--episodes", "6"]) == 2
     assert "was made with episodes 5, now 6: choose another --out" in capsys.readouterr().err
@@ -388,6 +417,7 @@ def test_other_settings_are_not_mixed_with_what_is_done(out, capsys):
         (("--published", "--tight"), "leave out --limits and --tight"),
         (("--limits", "-1"), "--limits must be at least 0"),
         (("--episodes", "1"), "--episodes must be at least 2"),
+        (("--cell-members", "0"), "--cell-members must be at least 1"),
         (("--tasks", "BallRun", "--data", "CarRun=logs.hdf5"), "one of --tasks"),
         (("--algorithms", "fisor"), "'corsdice', 'semidice'"),
         (("--tasks", "BallRun", "--data", "BallRun=nowhere.hdf5"), "no file nowhere.hdf5: check --data"),
