@@ -161,8 +161,13 @@ def divergence_from_prior(mean: jax.Array, log_std: jax.Array) -> jax.Array:
 def vae_loss(
     reconstruction: jax.Array, actions: jax.Array, mean: jax.Array, log_std: jax.Array, weight: float
 ) -> jax.Array:
-    """Squared error of the actions [n, A] that were encoded and decoded, and `weight` times the KL from the prior."""
-    return ((reconstruction - actions) ** 2).mean() + weight * divergence_from_prior(mean, log_std).mean()
+    """Squared error of the actions [n, A] that were encoded and decoded, and `weight` times the KL from the prior.
+
+    Both are means over actions and latents, as published: a sum over latents would be four times the weight with two
+    actions, and leave nothing in the latents.
+    """
+    divergence = divergence_from_prior(mean, log_std) / mean.shape[-1]
+    return ((reconstruction - actions) ** 2).mean() + weight * divergence.mean()
 
 
 def maximum_mean_discrepancy(x: jax.Array, y: jax.Array, width: float) -> jax.Array:

@@ -10,8 +10,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from corsdice import envs, losses
-from corsdice.algorithms.lagrangian import controller, episode_cost, scaled_costs, scaled_limit, steered
-from corsdice.algorithms.logs import Batch, batch_of, units_of
+from corsdice.algorithms.lagrangian import controller, episode_cost, q_cost_of, steered
+from corsdice.algorithms.logs import Batch, standard_costs, units_of
 from corsdice.costs import CostLimit
 from corsdice.training.population import Member, hypers_of
 
@@ -28,18 +28,19 @@ def hypers(dataset, limit):
     return jax.tree.map(lambda leaf: leaf[0], hypers_of([member], dataset, {}))
 
 
-def test_a_discounted_sum_of_scaled_costs_is_in_the_unit_of_its_limit(dataset):
-    """A policy that costs the same at every step and 25 in an episode of 100 has the Q_c that a limit of 25 allows."""
+def test_a_discounted_sum_of_standard_costs_is_in_the_unit_of_its_limit(dataset):
+    """A process that costs .25 a step for ever, or for 100 steps and then ends, has the Q_c that such a sum allows."""
     units = units_of(dataset, DISCOUNT)
-    logs = SimpleNamespace(units=units, raw_costs=lambda batch: batch.costs * units.cost_scale + units.cost_shift)
-    batch = batch_of(dataset, units)
-    np.testing.assert_allclose(scaled_costs(logs, batch) * units.cost_scale, dataset.costs, atol=1e-5)
-    of_limit = hypers(dataset, 25.0)
-    steady = Batch(None, None, None, (np.float32(0.25) - units.cost_shift) / units.cost_scale, None, None)
-    q_cost = scaled_costs(logs, steady) / (1 - DISCOUNT)
-    # A limit on 100 steps is meant per step of them, and what lies beyond them is discounted away.
-    assert scaled_limit(of_limit, logs) == pytest.approx(float(q_cost) * (1 - DISCOUNT**100), rel=1e-4)
-    assert episode_cost(of_limit, logs, scaled_limit(of_limit, logs)) == pytest.approx(25, rel=1e-5)
+    logs, of_limit = SimpleNamespace(units=units), hypers(dataset, 25.0)
+    cost = (np.float32(0.25) - units.cost_shift) / units.cost_scale
+    steps = Batch(None, None, None, np.full(100, cost), None, (np.arange(100) == 99).astype(np.float32))
+    unending = standard_costs(units, steps._replace(terminals=np.zeros(100)), DISCOUNT)[0] / (1 - DISCOUNT)
+    assert unending == pytest.approx(float(q_cost_of(of_limit, logs, 0.25)), rel=1e-4)
+    ending = DISCOUNT ** np.arange(100) @ standard_costs(units, steps, DISCOUNT)
+    # A limit on 100 steps is meant per step of them: what lies beyond them counts as nothing.
+    allowed = q_cost_of(of_limit, logs, of_limit.per_step_limit)
+    assert ending == pytest.approx(float(allowed), rel=1e-4)
+    assert episode_cost(of_limit, logs, allowed) == pytest.approx(25, rel=1e-5)
 
 
 def test_the_controller_answers_to_the_violation_its_sum_and_its_rise():

@@ -11,6 +11,7 @@ An algorithm is a module with a frozen `Config` and two pure functions, those of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ USUAL_STEPS = 20_000
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ABC):
     """Choices that shape the compiled program, common to all algorithms."""
 
     steps: int = USUAL_STEPS
@@ -50,9 +51,9 @@ class Config:
         """Whether `Logs.model` is asked for."""
         return False
 
+    @abstractmethod
     def actor(self, actions: int) -> Acts:
         """What draws actions of so many numbers."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

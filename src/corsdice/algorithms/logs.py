@@ -184,6 +184,11 @@ def penalised_rewards(units: Units, batch: Batch, multiplier: jax.Array, discoun
     return batch.rewards - multiplier * batch.costs - batch.terminals * discount * shift / (1 - discount)
 
 
+def standard_costs(units: Units, batch: Batch, discount: jax.Array) -> jax.Array:
+    """c in standard units, with the value of having ended as in `penalised_rewards`."""
+    return batch.costs - batch.terminals * discount * units.cost_shift / units.cost_scale / (1 - discount)
+
+
 def standard_observations(rows: np.ndarray, units: Units) -> np.ndarray:
     return (_rows(rows) - units.observation_shift) / units.observation_scale
 
