@@ -30,6 +30,9 @@ from corsdice.algorithms.contract import (
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial, penalised_rewards, standard_costs
 from corsdice.networks import VAE, Critic
 
+FIRST_STATES = 32
+"""At which a step looks for Q_c: λ adds up over steps, and the candidates of a whole batch took a third of the time."""
+
 
 @dataclass(frozen=True)
 class CriticConfig(contract.Config):
@@ -114,7 +117,7 @@ def update(
     """The critics are of the policy that ships: the best of its own candidates in s'."""
     batch_key, initial_key, next_key, first_key, key = jax.random.split(key, 5)
     batch = draw_batch(logs, batch_key, config.batch_size, logs.rows)
-    initial = draw_initial(logs, initial_key, config.batch_size)
+    initial = draw_initial(logs, initial_key, FIRST_STATES)
     multiplier = state.controller.multiplier
     following = state.target | {"multiplier": multiplier}
     next_actions = actor.draw(following, batch.next_observations, next_key)
