@@ -1,0 +1,53 @@
+"""That every algorithm learns an embedded task, to a score that is stated.
+
+point-run, 300 logged episodes (a clone of them all returns 181 and costs 38), limit 20, α .3, 1,000 updates of 64-wide
+networks with batches of 128, 200 simulated episodes a policy. `MEASURED` are the least and the largest of five seeds. A
+seed may fall short of the least return by as much as the five differ, and where even as much above the largest cost is
+within the limit, the limit must hold.
+"""
+
+import pytest
+
+from corsdice import envs
+from corsdice.algorithms import ALGORITHMS
+from corsdice.envs.simulate import simulate
+from corsdice.training.run import Trainer, plan_of
+
+LIMIT = 20.0
+MEASURED = {
+    # least and largest return, least and largest cost
+    "bc-all": (180.6, 183.4, 37.8, 40.2),
+    "bc-safe": (139.1, 140.1, 1.9, 2.3),
+    "semidice": (192.5, 195.2, 47.2, 48.7),
+    "naive-semidice": (120.5, 124.1, 0.2, 0.3),
+    "f-dvl": (192.9, 195.6, 47.3, 49.1),
+    "sql": (186.2, 189.3, 42.0, 43.7),
+    "xql": (192.6, 195.6, 47.2, 49.0),
+    "odice": (182.9, 185.5, 39.6, 42.1),
+    "optidice": (181.1, 183.4, 37.8, 39.1),
+    "coptidice": (159.0, 162.0, 17.9, 20.8),
+    "bcq-lag": (134.2, 144.5, 0.2, 1.6),
+    "cpq": (103.3, 129.8, 0.0, 0.0),
+}
+
+
+@pytest.fixture(scope="module")
+def logs():
+    return envs.collect(envs.TASKS["point-run"], 0, 300)
+
+
+def test_all_algorithms_have_a_score():
+    assert MEASURED.keys() == ALGORITHMS.keys()
+
+
+@pytest.mark.parametrize("algorithm", MEASURED)
+def test_learns_to_its_score(algorithm, logs):
+    options = {"steps": 1000, "widths": (64, 64), "batch_size": 128}
+    trainer = Trainer(plan_of(algorithm, logs, [LIMIT], chunk=500, options=options), logs)
+    while not trainer.outcome.done:
+        trainer.advance()
+    truth = simulate(trainer.outcome.policy(0), "point-run", 200)
+    least_return, largest_return, least_cost, largest_cost = MEASURED[algorithm]
+    assert truth["return"] >= least_return - (largest_return - least_return)
+    if largest_cost + (largest_cost - least_cost) <= LIMIT:
+        assert truth["cost"] <= LIMIT
