@@ -163,8 +163,8 @@ def vae_loss(
 ) -> jax.Array:
     """Squared error of the actions [n, A] that were encoded and decoded, and `weight` times the KL from the prior.
 
-    Both are means over actions and latents, as published: a sum over latents would be four times the weight with two
-    actions, and leave nothing in the latents.
+    Both are means, over actions and over latents, as published: a sum over latents would be four times the weight with
+    two actions.
     """
     divergence = divergence_from_prior(mean, log_std) / mean.shape[-1]
     return ((reconstruction - actions) ** 2).mean() + weight * divergence.mean()

@@ -5,8 +5,8 @@ below what they should be thought to cost, it is raised. (The paper raises it wi
 steps on point-circle that took Q_c to a thousand times what anything can cost.) Return is learned, and the policy
 improved, only through actions whose Q_c is within the limit; what would follow an action beyond it counts as nothing.
 
-Q_c is of raw costs over `cost_scale`, not shifted: it starts at 0, within the limit. From the logs' mean, beyond it,
-the policies of five seeds ended anywhere between -252 and 330 of return on point-run.
+Q_c is of raw costs over `cost_scale`, not shifted: it starts at 0, within the limit. From the logs' mean it would start
+beyond, and there the policy learns from Q_c alone, before Q_c knows anything.
 """
 
 from __future__ import annotations
