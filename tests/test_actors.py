@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 
 from corsdice.actors import BestOf, Perturbed, describe, described, logged_like
+from corsdice.diffusion.actors import AT_ONCE, Diffused, Guided, Resampled
 from corsdice.networks import Actor
 
+DIFFUSED = Diffused(2, width=8, blocks=3, time_size=4, condition_size=8, steps=3)
 ACTORS = {
     "mixture": Actor(2, (8,), 3, squash=False),
     "perturbed": Perturbed(2, (8,), 0.3),
     "best of logged": BestOf(Perturbed(2, (8,), 0.3), (4,), critics=3, candidates=5),
     "best of a Gaussian": BestOf(Actor(2, (8,), 1, squash=True), (4,), caution=1.0),
+    "diffused": DIFFUSED,
+    "resampled": Resampled(DIFFUSED, (4,), critics=2, divergence="kl", candidates=5),
+    "guided": Guided(DIFFUSED, (4,), layer_norm=True, scale=2.0, candidates=3),
 }
 every_actor = pytest.mark.parametrize("actor", ACTORS.values(), ids=ACTORS)
 
@@ -69,6 +74,36 @@ def test_an_actor_takes_one_observation_as_it_takes_many(actor):
     params, rows = random_params(actor), observations(4)
     assert actor.draw(params, rows[0], jax.random.key(0)).shape == (2,)
     assert actor.centre(params, rows[0]).shape == (2,)
+
+
+@pytest.mark.parametrize("name", ["diffused", "resampled", "guided"])
+def test_many_rows_are_drawn_part_by_part_as_few_are(name):
+    """The last part is a short one."""
+    actor = ACTORS[name]
+    params = random_params(actor)
+    count = AT_ONCE // getattr(actor, "candidates", 1)
+    rows = jnp.tile(observations(1), (count + 7, 1))
+    np.testing.assert_allclose(actor.centre(params, rows), actor.centre(params, rows[:count + 7 - count])[:1].repeat(
+        count + 7, 0), atol=1e-4)
+    assert len(np.unique(actor.draw(params, rows, jax.random.key(0)), axis=0)) > 1000
+
+
+def test_a_candidate_is_drawn_as_often_as_its_weight_says():
+    """In one place, among always the same candidates: w of each by its definition."""
+    actor = ACTORS["resampled"]
+    params = random_params(actor) | {"alpha": jnp.float32(0.7)}
+    row = observations(1)[0]
+    key = jax.random.key(2)
+    candidates, w = actor.weighed(params, row, key)
+    pairs = jnp.concatenate([jnp.tile(row, (5, 1)), candidates], -1)
+    nu = Critic((4,)).apply(params["nu"], row)[0]
+    np.testing.assert_allclose(w, jnp.exp((Critic((4,), 2).apply(params["q"], pairs).min(0) - nu) / 0.7), rtol=1e-4)
+    drawn = jax.vmap(lambda key: actor.draw(params, row, key))(jax.random.split(key, 4000))
+    np.testing.assert_allclose(actor.centre(params, row), centre_candidate(actor, params, row), rtol=1e-5)
+    values = Critic((4,), 2).apply(params["q"], jnp.concatenate([jnp.tile(row, (4000, 1)), drawn], -1)).min(0)
+    logged = jax.vmap(lambda key: actor.behaviour.draw(params["behaviour"], row, key))(jax.random.split(key, 4000))
+    before = Critic((4,), 2).apply(params["q"], jnp.concatenate([jnp.tile(row, (4000, 1)), logged], -1)).min(0)
+    assert values.mean() > before.mean()
 
 
 def test_a_candidate_is_moved_from_what_was_logged_by_its_reach_at_most():
