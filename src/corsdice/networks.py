@@ -159,7 +159,8 @@ class ScoreNet(nn.Module):
         """[..., outputs] from what `condition` gave, [..., A] and [...]; leading axes may be broadcast."""
         added = condition + self._by_block(self.of_level(_waves(level, self.time_size)))
         half = self.blocks // 2
-        x, seen = self.inwards(noised), []
+        x = self.inwards(noised)
+        seen: list[jax.Array] = []
         for block in range(self.blocks):
             mirrored = block >= self.blocks - half
             inputs = jnp.concatenate([x, seen.pop()], -1) if mirrored else x

@@ -176,9 +176,7 @@ def each_row(
     return _map(one, rows, jax.random.split(key, len(rows)), candidates).reshape(*observations.shape[:-1], -1)
 
 
-def same_noise(
-    one: Callable[[jax.Array, jax.Array], jax.Array], observations: jax.Array, candidates: int
-) -> jax.Array:
+def same_noise(one: Callable[[jax.Array, jax.Array], jax.Array], observations: jax.Array, candidates: int) -> jax.Array:
     """The same with the same key everywhere: the same action in the same place, and near each other like ones."""
     rows = observations.reshape(-1, observations.shape[-1])
     keys = jnp.broadcast_to(jax.random.key(0), len(rows))

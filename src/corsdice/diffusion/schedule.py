@@ -14,8 +14,8 @@ BETAS = (0.1, 20.0)
 FIRST = 1e-3
 """The least noise that a network is asked about: σ is then .01, where actions go from -1 to 1."""
 CENTRE, SHARPNESS = 2.0, 0.7
-"""Of the solver's steps in λ: closest where σ is about .13, where modes of logged actions part. On mixtures whose score is
-known, steps that are even in λ leave four times the total variation (see docs/diffusion.md)."""
+"""Of the solver's steps in λ: closest where σ is about .13, where modes of logged actions part. On mixtures whose score
+is known, steps that are even in λ leave four times the total variation (see docs/diffusion.md)."""
 
 
 def log_signal(t: jax.Array | float) -> jax.Array:
@@ -60,9 +60,13 @@ def grid(steps: int) -> jax.Array:
 
 
 def draw_levels(key: jax.Array, count: int) -> jax.Array:
-    """λ [count, 1] of times that are uniform, one in each of `count` equal parts: no batch lacks any noise level."""
+    """λ [count, 1] to learn from, even in λ: one in each of `count` equal parts, so that no batch lacks any level.
+
+    Uniform times, which are usual, leave one row in twenty to the levels at which modes get their width.
+    """
+    clean, noise = _ends()
     parts = (jnp.arange(count) + jax.random.uniform(key, (count,))) / count
-    return half_log_snr(FIRST + (1 - FIRST) * parts)[:, None]
+    return (noise + (clean - noise) * parts)[:, None]
 
 
 def _ends() -> tuple[jax.Array, jax.Array]:

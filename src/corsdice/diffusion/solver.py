@@ -3,7 +3,8 @@
 With its linear part solved exactly, what is left of the ODE is an integral over λ of the expected action x_0(x, λ),
 which changes slowly. From λ_i to λ_{i+1} = λ_i + h_i:
 
-    x_{i+1} = (σ_{i+1}/σ_i) x_i + α_{i+1} (1 - e^{-h_i}) D_i,   D_i = x_0(x_i) + h_i / 2h_{i-1} (x_0(x_i) - x_0(x_{i-1}))
+    x_{i+1} = (σ_{i+1}/σ_i) x_i + α_{i+1} (1 - e^{-h_i}) D_i
+    D_i = x_0(x_i) + h_i / (2 h_{i-1}) (x_0(x_i) - x_0(x_{i-1}))
 
 D_i is extrapolated to the middle of the step from the last two predictions: second order, one prediction a step.
 """

@@ -16,7 +16,7 @@ from corsdice.experiments.where import Where
 EMBEDDED = get_args(EmbeddedTask)
 EMBEDDED_LIMITS, EMBEDDED_TIGHT_LIMIT = (10.0, 20.0, 40.0), 5.0
 """Those of DSRL's Bullet tasks, whose idea the embedded ones follow."""
-WITHOUT_ALPHA = ("bc-all", "bc-safe", "bcq-lag", "bear-lag", "cpq")
+WITHOUT_ALPHA = ("bc-all", "bc-safe", "bcq-lag", "bear-lag", "cpq", "d-bc-all", "d-bc-safe")
 """Nothing in them depends on α."""
 
 
