@@ -24,8 +24,10 @@ from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, 
 from corsdice.cli.select_config import SelectConfig
 from corsdice.cli.sweep_config import SweepConfig
 from corsdice.errors import UserError
-from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
+from corsdice.experiments.actors_config import ActorsConfig
+from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig, DsrlAdvancedConfig
 from corsdice.experiments.configs import (
+    BenchDiffusionConfig,
     BenchTabularConfig,
     BenchTrainingConfig,
     CalibrationConfig,
@@ -61,8 +63,11 @@ RUNNERS = {
     CalibrationConfig: "corsdice.experiments.calibration",
     D4rlTableConfig: "corsdice.experiments.d4rl",
     SelectionConfig: "corsdice.experiments.selection_regret",
+    ActorsConfig: "corsdice.experiments.actors",
+    DsrlAdvancedConfig: "corsdice.experiments.bench_dsrl",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
+    BenchDiffusionConfig: "corsdice.experiments.bench_diffusion",
     BenchDsrlConfig: "corsdice.experiments.bench_dsrl",
     DemoConfig: "corsdice.experiments.demo",
     DoctorConfig: "corsdice.cli.doctor",
@@ -83,6 +88,8 @@ class Reproduce:
         | Annotated[CalibrationConfig, tyro.conf.subcommand("calibration")]
         | Annotated[D4rlTableConfig, tyro.conf.subcommand("d4rl")]
         | Annotated[SelectionConfig, tyro.conf.subcommand("selection")]
+        | Annotated[ActorsConfig, tyro.conf.subcommand("actors")]
+        | Annotated[DsrlAdvancedConfig, tyro.conf.subcommand("dsrl-advanced")]
     )
 
 
@@ -93,6 +100,7 @@ class Bench:
     subject: (
         Annotated[BenchTabularConfig, tyro.conf.subcommand("tabular")]
         | Annotated[BenchTrainingConfig, tyro.conf.subcommand("training")]
+        | Annotated[BenchDiffusionConfig, tyro.conf.subcommand("diffusion")]
         | Annotated[BenchDsrlConfig, tyro.conf.subcommand("dsrl")]
     )
 

@@ -108,12 +108,12 @@ def fit_actions(
     fit = begin(network, key, observations, actions)
     for start in range(0, steps, CHUNK):
         length = min(CHUNK, steps - start)
-        fit = _fit_chunk(network, length, batch, fit, observations, actions, jnp.int32(start), steps, rate, key)
+        fit = fit_chunk(network, length, batch, fit, observations, actions, jnp.int32(start), steps, rate, key)
     return fit.average
 
 
 @partial(jax.jit, static_argnames=("network", "length", "batch"))
-def _fit_chunk(
+def fit_chunk(
     network: ScoreNet,
     length: int,
     batch: int,
@@ -125,6 +125,8 @@ def _fit_chunk(
     rate: float,
     key: jax.Array,
 ) -> Fit:
+    """`length` steps from `start` on, of `steps` in all."""
+
     def step(fit: Fit, number: jax.Array) -> tuple[Fit, jax.Array]:
         rows_key, noise_key = jax.random.split(jax.random.fold_in(key, number))
         rows = jax.random.randint(rows_key, (batch,), 0, len(actions))

@@ -9,7 +9,7 @@ from typing import get_args
 
 from corsdice.data.dsrl import DSRL_TASKS, find_dsrl_task
 from corsdice.errors import UserError
-from corsdice.experiments.checks import at_least, positive, task_files
+from corsdice.experiments.checks import at_least, distinct, positive, task_files
 from corsdice.experiments.configs import AlgorithmName, EmbeddedTask
 from corsdice.experiments.where import Where
 
@@ -18,20 +18,23 @@ EMBEDDED_LIMITS, EMBEDDED_TIGHT_LIMIT = (10.0, 20.0, 40.0), 5.0
 """Those of DSRL's Bullet tasks, whose idea the embedded ones follow."""
 WITHOUT_ALPHA = ("bc-all", "bc-safe", "bcq-lag", "bear-lag", "cpq", "d-bc-all", "d-bc-safe")
 """Nothing in them depends on α."""
+ADVANCED_TASKS = (
+    *(f"Car{task}{level}" for task in ("Button", "Goal", "Push") for level in (1, 2)),
+    *("SwimmerVelocity", "AntVelocity", "HalfCheetahVelocity"),
+    *(f"{robot}{task}" for task in ("Run", "Circle") for robot in ("Ant", "Ball", "Car", "Drone")),
+    *(f"{road}{traffic}" for road in ("easy", "medium", "hard") for traffic in ("sparse", "mean", "dense")),
+)
+"""Of the paper's Table 3."""
 
 
 @dataclass(frozen=True)
-class BenchDsrlConfig(Where):
-    """DSRL's protocol: policies for several cost limits and seeds, estimated, simulated, and tabulated as in the paper.
-
-    Run it again with the same options to go on from where it was stopped.
-    """
+class ProtocolConfig(Where):
+    """What policies are trained on, estimated and simulated, for each of some tasks and cost limits."""
 
     out: Path = Path("out/dsrl")
     """Where the runs, results.csv, summary.json and table.csv, .tex and .html go. What is done is not done again."""
     tasks: tuple[str, ...] = ()
     """By any of their names, all 38 of DSRL unless said; or embedded ones (point-circle, point-run, point-ridge)."""
-    algorithms: tuple[AlgorithmName, ...] = ("corsdice", "coptidice", "bc-all", "bc-safe")
     limits: tuple[float, ...] = ()
     """What an episode may cost, undiscounted, in every task; a task's own three unless said."""
     tight: bool = False
@@ -54,8 +57,6 @@ class BenchDsrlConfig(Where):
     """Most rows for the estimates, of whole held-out episodes; fewer are quicker and tell less."""
     workers: int = min(2, os.cpu_count() or 1)
     """Processes that simulate; the results do not depend on it."""
-    published: bool = False
-    """Show the paper's numbers beside the oracle's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,13 +68,7 @@ class BenchDsrlConfig(Where):
             at_least(0, limits=limit)
         if self.limits and self.tight:
             raise UserError("--limits and --tight exclude each other: leave one out")
-        if self.published and (self.limits or self.tight):
-            raise UserError("--published numbers are means over a task's own limits: leave out --limits and --tight")
-        if not self.algorithms:
-            raise UserError("--algorithms must name at least one")
-        for option, names in (("tasks", self.names()), ("algorithms", self.algorithms)):
-            if len(set(names)) < len(names):
-                raise UserError(f"--{option} names something twice: {', '.join(names)}")
+        distinct(tasks=self.names())
         self.files()
 
     def names(self) -> tuple[str, ...]:
@@ -111,6 +106,43 @@ class BenchDsrlConfig(Where):
             "evidence_rows": self.evidence_rows,
             "logs": str(file) if file else made,
         }
+
+
+@dataclass(frozen=True)
+class BenchDsrlConfig(ProtocolConfig):
+    """DSRL's protocol: policies for several cost limits and seeds, estimated, simulated, and tabulated as in the paper.
+
+    Run it again with the same options to go on from where it was stopped.
+    """
+
+    algorithms: tuple[AlgorithmName, ...] = ("corsdice", "coptidice", "bc-all", "bc-safe")
+    published: bool = False
+    """Show the paper's numbers beside the oracle's: Table 2, or of tight limits Table 3."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.published and self.limits:
+            raise UserError("--published numbers are of a task's own limits: leave out --limits")
+        distinct(algorithms=self.algorithms)
+
+
+@dataclass(frozen=True)
+class DsrlAdvancedConfig(BenchDsrlConfig):
+    """Table 3: policies that can be any density, at one tight limit a task, with the published numbers beside.
+
+    Run it again with the same options to go on from where it was stopped.
+    """
+
+    out: Path = Path("out/dsrl-advanced")
+    """Where the runs, results.csv, summary.json and table.csv, .tex and .html go. What is done is not done again."""
+    tasks: tuple[str, ...] = ADVANCED_TASKS
+    """By any of their names, the 26 of Table 3 unless said; or embedded ones (point-circle, point-run, point-ridge)."""
+    tight: bool = True
+    """A task's one tight limit, 10 or 5."""
+    seeds: int = 3
+    algorithms: tuple[AlgorithmName, ...] = ("d-corsdice", "d-bc-all", "d-bc-safe")
+    published: bool = True
+    """Show the paper's numbers beside the oracle's."""
 
 
 def task_name(name: str) -> str:
