@@ -29,12 +29,12 @@ COLUMNS = (
 def run(config: ActorsConfig) -> None:
     started = time.perf_counter()
     out = output_directory(config.out)
-    cells = {actor: cells_of(config, out, actor) for actor in config.actors}
+    cells = cells_of(config, out.resolve())
     try:
-        complete_cells(config, [cell for each in cells.values() for cell in each])
+        complete_cells(config, list(cells.values()))
     except KeyboardInterrupt:
         raise directory.Stopped(f"stopped; what is done is in {out}: run the same command again to go on") from None
-    policies = [policy | {"actor": actor} for actor, each in cells.items() for policy in read_cells(each)]
+    policies = [policy | {"actor": actor} for (actor, *_), cell in cells.items() for policy in read_cells([cell])]
     summary = summarise(policies)
     show(summary)
     write_csv(out / "results.csv", COLUMNS, ([policy[name] for name in COLUMNS] for policy in policies))
@@ -43,13 +43,15 @@ def run(config: ActorsConfig) -> None:
     terminal.print_written(out, ("results.csv", "summary.json"))
 
 
-def cells_of(config: ActorsConfig, out: Path, actor: str) -> list[Cell]:
-    algorithm, options = way_to_act(config, actor)
-    return [
-        Cell(config, out.resolve() / actor, task, algorithm, limit, tuple(options.items()))
-        for task in config.names()
-        for limit in config.limits_of(task)
-    ]
+def cells_of(config: ActorsConfig, out: Path) -> dict[tuple[str, str, float], Cell]:
+    """By way to act, task and limit; those of a task, which share its logs, follow each other."""
+
+    def cell(actor: str, task: str, limit: float) -> Cell:
+        algorithm, options = way_to_act(config, actor)
+        return Cell(config, out / actor, task, algorithm, limit, tuple(options.items()))
+
+    places = [(task, limit) for task in config.names() for limit in config.limits_of(task)]
+    return {(actor, *place): cell(actor, *place) for place in places for actor in config.actors}
 
 
 def way_to_act(config: ActorsConfig, actor: str) -> tuple[str, dict[str, Any]]:
