@@ -23,9 +23,10 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/core  ## exact solvers against the number of states; training against this machine's matrix products
+bench: .venv/core  ## exact solvers against the number of states; training against this machine's matrix products; acting
 	$(BIN)/corsdice bench tabular
 	$(BIN)/corsdice bench training
+	$(BIN)/corsdice bench diffusion
 
 # Their pins (gymnasium 0.28, pygame 2.1, numpy < 1.24) exclude every current Python, and are not needed.
 sim: .venv/dev  ## the simulators of DSRL; `corsdice doctor` then says that all 38 tasks run

@@ -8,23 +8,28 @@ import numpy as np
 import pytest
 
 from corsdice.actors import BestOf, Perturbed, describe, described, logged_like
-from corsdice.networks import Actor
+from corsdice.diffusion.actors import AT_ONCE, Diffused, Guided, Resampled
+from corsdice.networks import Actor, Critic
 
+DIFFUSED = Diffused(2, width=8, blocks=3, time_size=4, condition_size=8, steps=3)
 ACTORS = {
     "mixture": Actor(2, (8,), 3, squash=False),
     "perturbed": Perturbed(2, (8,), 0.3),
     "best of logged": BestOf(Perturbed(2, (8,), 0.3), (4,), critics=3, candidates=5),
     "best of a Gaussian": BestOf(Actor(2, (8,), 1, squash=True), (4,), caution=1.0),
+    "diffused": DIFFUSED,
+    "resampled": Resampled(DIFFUSED, (4,), critics=2, divergence="kl", candidates=5),
+    "guided": Guided(DIFFUSED, (4,), layer_norm=True, scale=2.0, candidates=3),
 }
 every_actor = pytest.mark.parametrize("actor", ACTORS.values(), ids=ACTORS)
 
 
-def random_params(actor, seed=0):
+def random_params(actor, seed=0, size=1.0):
     """Numbers everywhere: networks start with a last layer of zeros."""
     params = actor.init(jax.random.key(seed), jnp.zeros((1, 3)))
     leaves, tree = jax.tree.flatten(params)
     keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-    noisy = [leaf + jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
+    noisy = [leaf + size * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
     return jax.tree.unflatten(tree, noisy)
 
 
@@ -69,6 +74,40 @@ def test_an_actor_takes_one_observation_as_it_takes_many(actor):
     params, rows = random_params(actor), observations(4)
     assert actor.draw(params, rows[0], jax.random.key(0)).shape == (2,)
     assert actor.centre(params, rows[0]).shape == (2,)
+
+
+def test_many_rows_are_drawn_part_by_part_as_few_are():
+    actor = ACTORS["resampled"]
+    params = random_params(actor, size=0.3)
+    rows = observations(AT_ONCE // actor.candidates + 7)  # the last part is short
+    centre = jax.jit(actor.centre)
+    np.testing.assert_allclose(centre(params, rows)[-9:], centre(params, rows[-9:]), atol=1e-4)
+    drawn = jax.jit(actor.draw)(params, jnp.zeros_like(rows), jax.random.key(0))
+    assert len(np.unique(drawn[-9:], axis=0)) > 4
+
+
+def test_candidates_weigh_what_their_values_say():
+    actor = ACTORS["resampled"]
+    params = random_params(actor, size=0.5) | {"alpha": jnp.float32(0.7)}
+    row = observations(1)[0]
+    candidates, w = actor.weighed(params, row, jax.random.key(0))
+    pairs = jnp.concatenate([jnp.tile(row, (5, 1)), candidates], -1)
+    q, nu = Critic((4,), 2).apply(params["q"], pairs).min(0), Critic((4,)).apply(params["nu"], row)[0]
+    np.testing.assert_allclose(w, jnp.exp((q - nu) / 0.7), rtol=1e-4)
+    assert w.max() > 1.1 * w.min()
+    np.testing.assert_array_equal(actor.centre(params, row), candidates[w.argmax()])
+
+
+def test_of_guided_candidates_the_one_of_the_largest_value_is_taken():
+    one, best = Guided(DIFFUSED, (4,), candidates=1), Guided(DIFFUSED, (4,), candidates=64)
+    params, rows = random_params(best, size=0.5), observations(200)
+
+    def value(actor):
+        actions = jax.jit(actor.draw)(params, rows, jax.random.key(0))
+        return Critic((4,)).apply(params["q"], jnp.concatenate([rows, actions], -1))[0]
+
+    assert (value(best) >= value(one) - 1e-3).mean() > 0.9
+    assert (value(best) - value(one)).mean() > 0.1
 
 
 def test_a_candidate_is_moved_from_what_was_logged_by_its_reach_at_most():

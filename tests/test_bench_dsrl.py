@@ -18,7 +18,7 @@ from corsdice.data.dsrl import DSRL_TASKS, normalised_cost
 from corsdice.errors import UserError
 from corsdice.experiments import bench_dsrl, dsrl_cells
 from corsdice.experiments.bench_dsrl import COLUMNS, failures, strata, summarise
-from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
+from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig, DsrlAdvancedConfig
 from corsdice.experiments.dsrl_cells import NUMBERS, Cell, normalised_return, records
 from corsdice.experiments.published import published_scores
 from corsdice.experiments.selection import offline_choice, oracle_choice, selected
@@ -184,6 +184,25 @@ def test_published_numbers_have_our_names_and_averages_only_of_whole_suites():
     assert ("HopperVelocity", "corsdice") in found
     assert not any(name == "safety-gymnasium average" for name, _ in found)
     assert {name for name, _ in published_scores(DSRL_TASKS)} >= set(DSRL_TASKS)
+
+
+def test_table_three_has_its_26_tasks_at_their_tight_limits_and_what_was_published():
+    config = DsrlAdvancedConfig()
+    assert len(config.names()) == 26
+    assert {task: config.limits_of(task) for task in ("CarPush2", "AntVelocity", "DroneRun", "hardmean")} == {
+        "CarPush2": (10,),
+        "AntVelocity": (5,),
+        "DroneRun": (5,),
+        "hardmean": (5,),
+    }
+    published = published_scores(config.names(), tight=True)
+    for algorithm in config.algorithms:
+        assert {name for name, method in published if method == algorithm} == {
+            *config.names(),
+            *(f"{suite} average" for suite in ("safety-gymnasium", "bullet", "metadrive")),
+        }
+    assert published["CarButton1", "d-bc-all"] == Score(0.15, 14.5)
+    assert ("bullet average", "fisor") not in published_scores(["BallRun"], tight=True)
 
 
 # The tables.
@@ -414,7 +433,7 @@ def test_other_settings_are_not_mixed_with_what_is_done(out, capsys):
         (("--tasks", "BallRun2"), "unknown task 'BallRun2': choose point-circle"),
         (("--tasks", "BallRun", "SafetyBallRun-v0"), "--tasks names something twice"),
         (("--tight", "--limits", "5"), "exclude each other"),
-        (("--published", "--tight"), "leave out --limits and --tight"),
+        (("--published", "--limits", "5"), "leave out --limits"),
         (("--limits", "-1"), "--limits must be at least 0"),
         (("--episodes", "1"), "--episodes must be at least 2"),
         (("--cell-members", "0"), "--cell-members must be at least 1"),
@@ -446,7 +465,7 @@ def test_a_missing_simulator_is_told_before_anything_is_trained(tmp_path, capsys
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, capsys, monkeypatch):
-    def interrupted(config, out):
+    def interrupted(config, cells):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bench_dsrl, "complete_cells", interrupted)

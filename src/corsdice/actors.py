@@ -1,6 +1,7 @@
 """Ways to act: what draws an action, hashable by value, and described in a file by its fields.
 
-The usual one is a mixture of Gaussians (`networks.Actor`). Others draw candidates and choose among them.
+The usual one is a mixture of Gaussians (`networks.Actor`). Others draw candidates and choose among them, or take noise
+away (`diffusion.actors`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
+from corsdice.diffusion.actors import Diffused, Guided, Resampled
 from corsdice.networks import MLP, VAE, Actor, Critic
 
 LATENT_CLIP = 0.5
@@ -132,11 +134,19 @@ def cautious_values(
     return caution * q.min(0) + bold * q.max(0), caution * q_cost.max(0) + bold * q_cost.min(0)
 
 
-KINDS: dict[str, type] = {"mixture": Actor, "perturbed": Perturbed, "best-of": BestOf}
+KINDS: dict[str, type] = {
+    "mixture": Actor,
+    "perturbed": Perturbed,
+    "best-of": BestOf,
+    "diffused": Diffused,
+    "resampled": Resampled,
+    "guided": Guided,
+}
 READERS: dict[str, Any] = {
     "int": int,
     "float": float,
     "bool": bool,
+    "str": str,
     "tuple[int, ...]": lambda row: tuple(map(int, row)),
 }
 """Of a field by its type; any other is an actor of its own."""

@@ -179,3 +179,22 @@ def maximum_mean_discrepancy(x: jax.Array, y: jax.Array, width: float) -> jax.Ar
 
     squared = kernel(x, x) + kernel(y, y) - 2 * kernel(x, y)
     return jnp.sqrt(jnp.maximum(squared, 0.0) + 1e-6)  # a root has no slope at 0
+
+
+def denoising_loss(
+    velocity: jax.Array, actions: jax.Array, noise: jax.Array, signal: jax.Array, deviation: jax.Array
+) -> jax.Array:
+    """E‖v_θ - (α_t ε - σ_t a)‖² [n, A], a weighting of the noise-prediction loss E‖ε_θ - ε‖² by 1/α_t².
+
+    What is asked for is ε where there is little noise and -a where there is little else (Salimans and Ho, 2022): an
+    error of ε_θ would be divided by α_1 = .007 on its way to the action.
+    """
+    return ((velocity - (signal * noise - deviation * actions)) ** 2).sum(-1).mean()
+
+
+def energy_loss(energy: jax.Array, correction: jax.Array) -> jax.Array:
+    """E[w(a_0|s) e^{-E} + E] on noised logged actions: least where E(a_t,s) = log E[w(a_0|s) | a_t, s].
+
+    In-sample guidance (D-DICE, Mao et al., 2024): no action is drawn to learn it, and w is held.
+    """
+    return (jax.lax.stop_gradient(correction) * jnp.exp(-energy) + energy).mean()

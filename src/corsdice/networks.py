@@ -129,6 +129,60 @@ class VAE(nn.Module):
         return self.decoder(jnp.concatenate([observations, latents], -1))
 
 
+class ScoreNet(nn.Module):
+    """Of a noised action in a state, at a noise level in [0, 1]: a U of residual blocks (Ronneberger et al., 2015).
+
+    Linear layers stand where images have convolutions. A block of the second half also sees what its counterpart in the
+    first half gave. What the state adds to each block does not depend on the noise, so a sampler asks for it once.
+    """
+
+    outputs: int
+    width: int
+    blocks: int
+    time_size: int
+    condition_size: int
+
+    def setup(self) -> None:
+        added = self.blocks * self.width
+        self.of_state = MLP((self.condition_size, self.condition_size), added)
+        self.of_level = MLP((self.time_size,), added)
+        self.inwards = nn.Dense(self.width)
+        self.firsts = [nn.Dense(self.width) for _ in range(self.blocks)]
+        self.seconds = [nn.Dense(self.width) for _ in range(self.blocks)]
+        self.outwards = nn.Dense(self.outputs, kernel_init=nn.initializers.zeros)
+
+    def condition(self, observations: jax.Array) -> jax.Array:
+        """[..., O] -> [..., blocks, width]"""
+        return self._by_block(self.of_state(observations))
+
+    def __call__(self, condition: jax.Array, noised: jax.Array, level: jax.Array) -> jax.Array:
+        """[..., outputs] from what `condition` gave, [..., A] and [...]; leading axes may be broadcast."""
+        added = condition + self._by_block(self.of_level(_waves(level, self.time_size)))
+        half = self.blocks // 2
+        x = self.inwards(noised)
+        seen: list[jax.Array] = []
+        for block in range(self.blocks):
+            mirrored = block >= self.blocks - half
+            inputs = jnp.concatenate([x, seen.pop()], -1) if mirrored else x
+            x = x + self.seconds[block](nn.silu(self.firsts[block](inputs) + added[..., block, :]))
+            if block < half:
+                seen.append(x)
+        return self.outwards(nn.silu(x))
+
+    def start(self, observations: jax.Array, noised: jax.Array, level: jax.Array) -> jax.Array:
+        """Everything that has parameters, for `init`."""
+        return self(self.condition(observations), noised, level)
+
+    def _by_block(self, added: jax.Array) -> jax.Array:
+        return added.reshape(*added.shape[:-1], self.blocks, self.width)
+
+
+def _waves(level: jax.Array, size: int) -> jax.Array:
+    """[...] in [0, 1] -> [..., size]: half a turn over the whole range, up to sixteen turns."""
+    angles = jnp.pi * jnp.geomspace(1.0, 32.0, size // 2) * level[..., None]
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1)
+
+
 def log_likelihood(mixture: Mixture, actions: jax.Array, *, squash: bool) -> jax.Array:
     """log π(a|s) [...] of actions [..., A] in [-1, 1]: a density, and under clipping a probability on the bounds."""
     actions = actions[..., None, :]

@@ -19,6 +19,15 @@ WEIGHTS = {"mean_correction", "effective_sample_size", "zero_weights"}
 SAME_PROGRAM = {"f-dvl", "sql", "xql"}
 """SemiDICE but for numbers: see `test_the_family_is_semidice_but_for_numbers`."""
 SMALL = {"steps": STEPS, "widths": (8,), "waves": 16, "batch_size": 16}
+SMALL_SCORE = {"score_width": 8, "blocks": 2, "time_embedding": 4, "condition_embedding": 8, "score_batch": 16}
+OWN = {
+    "corsdice": {"use_model": False},  # has tests of its own
+    "d-corsdice": SMALL_SCORE
+    | {"use_model": False, "score_steps": 20, "solver_steps": 3, "candidates": 4}
+    | {"estimate_every": 10, "compare_every": 2},
+    "d-bc-all": SMALL_SCORE,
+    "d-bc-safe": SMALL_SCORE,
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +38,9 @@ def logs():
 def small_plan(algorithm, logs):
     """Two seeds with two α: seed 0 α 0.3, seed 1 α 0.3, seed 0 α 3, seed 1 α 3."""
     choices = {"seeds": 2, "alphas": [0.3, 3.0], "chunk": CHUNK, "mode": "map"}
-    options = SMALL | ({"use_model": False} if algorithm == "corsdice" else {})  # has tests of its own
-    return plan_of(algorithm, logs, [LIMIT], options=options, settings={"learning_rate": 0.01}, **choices)
+    return plan_of(
+        algorithm, logs, [LIMIT], options=SMALL | OWN.get(algorithm, {}), settings={"learning_rate": 0.01}, **choices
+    )
 
 
 def trained(plan, logs):
@@ -88,7 +98,7 @@ def test_metrics_are_finite_and_hold_what_is_promised(population):
     for row in rows:
         assert np.isfinite(list(row.values())).all()
         assert "policy_loss" in row
-        if trainer.plan.algorithm not in ("bc-all", "bc-safe", "odice"):
+        if trainer.plan.algorithm not in ("bc-all", "bc-safe", "d-bc-all", "d-bc-safe", "odice"):
             assert row.keys() >= CONSTRAINED
             assert row["multiplier"] >= 0
             assert row["cost_limit"] == pytest.approx(LIMIT)

@@ -31,9 +31,9 @@ def trainer(logs):
 
 
 def estimated(trainer, index, **changes):
-    params = jax.tree.map(lambda leaf: leaf[index], trainer.outcome.states.params)
+    params = jax.tree.map(lambda leaf: leaf[index], trainer.outcome.states.params["actor"])
     logs = trainer.logs._replace(**changes)
-    return jax.device_get(episode_cost(trainer.plan.config, logs, params, jax.random.key(0)))
+    return jax.device_get(episode_cost(trainer.plan.config.actor(2), logs, params, jax.random.key(0)))
 
 
 def test_the_estimate_is_the_simulated_cost(trainer):
@@ -57,8 +57,9 @@ def test_without_a_model_nothing_is_imagined_and_nothing_doubted(trainer):
 
 def test_a_population_estimates_as_its_members_do_alone(trainer):
     keys = jnp.stack([jax.random.key(0)] * 4)
-    of_all = jax.jit(jax.vmap(lambda params, key: episode_cost(trainer.plan.config, trainer.logs, params, key)))(
-        trainer.outcome.states.params, keys
+    actor = trainer.plan.config.actor(2)
+    of_all = jax.jit(jax.vmap(lambda params, key: episode_cost(actor, trainer.logs, params, key)))(
+        trainer.outcome.states.params["actor"], keys
     )
     alone = [estimated(trainer, index) for index in range(4)]
     np.testing.assert_allclose(of_all.value, [each.value for each in alone], rtol=1e-3)

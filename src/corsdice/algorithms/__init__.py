@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from corsdice.algorithms import bc, bcq, bear, corsdice, cpq, odice, optidice
+from corsdice.algorithms import bc, bcq, bear, corsdice, cpq, d_bc, d_corsdice, odice, optidice
 from corsdice.algorithms.contract import Config, Hypers
 from corsdice.errors import UserError
 
@@ -44,6 +44,9 @@ ALGORITHMS = {
         Algorithm("bcq-lag", bcq, {}),
         Algorithm("bear-lag", bear, {}),
         Algorithm("cpq", cpq, {}),
+        Algorithm("d-corsdice", d_corsdice, {}),
+        Algorithm("d-bc-all", d_bc, {}),
+        Algorithm("d-bc-safe", d_bc, {"safe_only": True}),
     )
 }
 
@@ -57,6 +60,17 @@ def by_name(name: str) -> Algorithm:
 BASELINES = (bcq, bear, cpq)
 
 
+SCORE_MODEL = {
+    "score_width": 256,
+    "blocks": 6,
+    "time_embedding": 32,
+    "condition_embedding": 128,
+    "solver_steps": 15,
+    "score_batch": 2048,
+}
+"""Of appendix H; the width, and how long D-CORSDICE trains it, are those of D-DICE's public code."""
+
+
 def paper_settings(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the paper's appendix H says, as options of the configuration and of the hyper-parameters.
 
@@ -67,19 +81,17 @@ def paper_settings(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, Any]
         steps = 300_000 if algorithm.module is bear else 100_000
         critics = 2 if algorithm.module is cpq else 4
         return {"steps": steps, "batch_size": 512, "critics": critics}, {"target_rate": 5e-3, "discount": 0.99}
-    options: dict[str, Any] = {
-        "steps": 1_000_000,
-        "batch_size": 256,
-        "widths": (256, 256),
-        "components": 1,
-        "squash": True,
-        "cosine_decay": True,
-        "standardise": False,
-    }
-    if algorithm.module is not bc:
+    options: dict[str, Any] = {"steps": 1_000_000, "cosine_decay": True, "standardise": False}
+    if algorithm.module is not d_bc:
+        options |= {"batch_size": 256, "widths": (256, 256), "components": 1, "squash": True}
+    if algorithm.module not in (bc, d_bc):
         options["layer_norm"] = True
-    if algorithm.name == "corsdice":
+    if algorithm.name in ("corsdice", "d-corsdice"):
         options |= {"estimate": "networks", "split_constant": False}
+    if algorithm.module in (d_bc, d_corsdice):
+        options |= SCORE_MODEL
+    if algorithm.module is d_corsdice:
+        options |= {"way": "guide", "candidates": 32, "score_steps": 600_000, "score_rate": 3e-4}
     return options, {"learning_rate": 3e-4, "target_rate": 5e-4, "discount": 0.99, "multiplier_rate": 3e-4}
 
 

@@ -27,7 +27,7 @@ class State(NamedTuple):
 
 def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
     rows = logs.transitions
-    params = {"actor": config.actor(rows.actions.shape[-1]).init(key, rows.observations[:1])}
+    params = {"actor": config.clone(rows.actions.shape[-1]).init(key, rows.observations[:1])}
     return State(params, ADAM.init(params))
 
 
@@ -36,7 +36,7 @@ def update(
 ) -> tuple[State, Metrics]:
     rows = hypers.safe_rows if config.safe_only else logs.rows
     batch = draw_batch(logs, key, config.batch_size, rows)
-    actor = config.actor(batch.actions.shape[-1])
+    actor = config.clone(batch.actions.shape[-1])
 
     def loss(params: Params) -> jax.Array:
         likelihood = actor.log_likelihood(params["actor"], batch.observations, batch.actions)

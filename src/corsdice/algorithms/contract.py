@@ -6,7 +6,8 @@ An algorithm is a module with a frozen `Config` and two pure functions, those of
     update(config, hypers, logs, state, step, key) -> (State, metrics)
     corrections(config, hypers, logs, state, batch) -> w(a|s) or w(s,a), one for each row
 
-`State` is a pytree with a field `params` that holds the actor's under "actor"; the policy that ships is that actor.
+`State` is a pytree with `params`, a field or told by others, that hold the actor's under "actor"; the policy that ships
+is that actor.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class Config(ABC):
     def actor(self, actions: int) -> Acts:
         """What draws actions of so many numbers."""
 
+    def fit_behaviour(self, logs: Logs) -> Any:
+        """What all members share and begin with: a model of the logged actions, if the algorithm wants one."""
+        return None
+
 
 @dataclass(frozen=True)
 class MixtureConfig(Config):
@@ -65,8 +70,12 @@ class MixtureConfig(Config):
     squash: bool = False
     """Bring actions into their bounds by tanh, as the paper does, rather than by clipping."""
 
-    def actor(self, actions: int) -> Actor:
+    def clone(self, actions: int) -> Actor:
+        """What clones actions of so many numbers; it is the actor, unless that is said to be another."""
         return Actor(actions, self.widths, self.components, self.squash)
+
+    def actor(self, actions: int) -> Acts:
+        return self.clone(actions)
 
 
 class Hypers(NamedTuple):

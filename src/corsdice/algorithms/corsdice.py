@@ -109,7 +109,8 @@ def update(
     w = w_state * w_policy
     if config.estimate == "closed-form":
         now = step % config.estimate_every == 0
-        cost = jax.lax.cond(now, lambda: episode_cost(config, logs, params, actor_key), lambda: state.cost)
+        clone = config.clone(batch.actions.shape[-1])
+        cost = jax.lax.cond(now, lambda: episode_cost(clone, logs, params["actor"], actor_key), lambda: state.cost)
         violation = excess(config, hypers, logs, cost)
     else:
         per_step = losses.corrected_mean(w, logs.raw_costs(batch), batch.terminals, hypers.discount)

@@ -7,13 +7,13 @@ extraction in closed form (`corsdice.extraction`), on logs that nothing is train
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 
-from corsdice.algorithms.contract import Config, Params
+from corsdice.actors import Acts
 from corsdice.algorithms.logs import Logs, draw_initial
 from corsdice.dynamics import STRANGE, Act, Model, are_strange, imagine
 from corsdice.extraction import RIDGE, correction_coefficients, expected_features, features, fit_model, relevance
@@ -31,23 +31,21 @@ class EpisodeCost(NamedTuple):
     """To be added if what is imagined and strange, beyond the share that logged states are, costs the most it can."""
 
 
-def episode_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> EpisodeCost:
-    """Of the actor in `params`."""
+def episode_cost(
+    actor: Acts, logs: Logs, params: Any, key: jax.Array, imagined_rows: int = IMAGINED_ROWS
+) -> EpisodeCost:
+    """Of an actor with its parameters."""
     if logs.model is not None:
-        return _imagined_cost(logs, logs.model, _actor(config, logs, params), key)
+        return _imagined_cost(logs, logs.model, partial(actor.draw, params), key, imagined_rows)
     # Of a population one member after the other: the features are far larger than all else that it holds.
-    extracted = sequential_vmap(partial(_extracted_cost, config))(logs, params, key)
+    extracted = sequential_vmap(partial(_extracted_cost, actor))(logs, params, key)
     return EpisodeCost(extracted, jnp.zeros(()))
 
 
-def _actor(config: Config, logs: Logs, params: Params) -> Act:
-    return partial(config.actor(logs.transitions.actions.shape[-1]).draw, params["actor"])
-
-
-def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array) -> EpisodeCost:
+def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array, rows: int) -> EpisodeCost:
     steps = len(logs.episode)
     start_key, key = jax.random.split(key)
-    starts = draw_initial(logs, start_key, max(FEWEST_EPISODES, IMAGINED_ROWS // steps))
+    starts = draw_initial(logs, start_key, max(FEWEST_EPISODES, rows // steps))
     episodes, lived = imagine(model, act, starts, steps, key)
     strange = jax.vmap(partial(are_strange, model))(episodes.observations)
     excess = jnp.maximum((lived & strange).sum() / lived.sum() - STRANGE, 0.0)
@@ -55,14 +53,14 @@ def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array) -> Episod
     return EpisodeCost(cost, excess * lived.sum(0).mean() * logs.highest_cost)
 
 
-def _extracted_cost(config: Config, logs: Logs, params: Params, key: jax.Array) -> jax.Array:
+def _extracted_cost(actor: Acts, logs: Logs, params: Any, key: jax.Array) -> jax.Array:
     """Held to what an episode can cost.
 
     Solved twice: as precise as the rows are everywhere, and then where the first solution says that the actor goes.
     """
     probe = logs.probe
     observations = jnp.concatenate([probe.next_observations, probe.initial_observations])
-    actions = _actor(config, logs, params)(observations, key)
+    actions = actor.draw(params, observations, key)
     then = features(probe.basis, jnp.concatenate([observations, actions], -1))
     n = len(probe.here)
     following, initial = (1 - probe.terminals)[:, None] * then[:n], then[n:].mean(0)

@@ -79,6 +79,8 @@ class Logs(NamedTuple):
     """Of one step, raw."""
     model: Model | None = None
     """Of one step, where it is to be believed."""
+    behaviour: Any = None
+    """The parameters of a model of the logged actions, for `init` alone: states keep it."""
 
     @property
     def rows(self) -> int:

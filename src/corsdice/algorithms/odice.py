@@ -44,7 +44,7 @@ class State(NamedTuple):
 def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
     s, a = logs.transitions.observations[:1], logs.transitions.actions[:1]
     nu_key, actor_key = jax.random.split(key)
-    params = {"nu": config.critic().init(nu_key, s), "actor": config.actor(a.shape[-1]).init(actor_key, s)}
+    params = {"nu": config.critic().init(nu_key, s), "actor": config.clone(a.shape[-1]).init(actor_key, s)}
     return State(params, params["nu"], ADAM.init(params))
 
 
@@ -52,7 +52,7 @@ def update(
     config: Config, hypers: Hypers, logs: Logs, state: State, step: jax.Array, key: jax.Array
 ) -> tuple[State, Metrics]:
     batch = draw_batch(logs, key, config.batch_size, logs.rows)
-    actor = config.actor(batch.actions.shape[-1])
+    actor = config.clone(batch.actions.shape[-1])
     nu = state.params["nu"]
     nu_value, nu_gradient = orthogonal_gradient(config, hypers, logs, nu, state.target_nu, batch)
     w = corrections(config, hypers, logs, state, batch)

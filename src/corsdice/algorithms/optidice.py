@@ -52,7 +52,7 @@ def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
     params: Params = {
         "nu": config.critic().init(nu_key, s),
         "constant": jnp.zeros(()),
-        "actor": config.actor(a.shape[-1]).init(actor_key, s),
+        "actor": config.clone(a.shape[-1]).init(actor_key, s),
     }
     if config.bounded:
         params |= {"chi": config.critic().init(chi_key, s), "log_tau": jnp.zeros(())}
@@ -76,7 +76,7 @@ def update(
         nu = config.critic().apply(params["nu"], stacked)[0] + params["constant"] / (1 - discount)
         advantage = reward + losses.flow_error(nu[:n], (1 - batch.terminals) * nu[n : 2 * n], discount)
         w = jax.lax.stop_gradient(f.weight(advantage / hypers.alpha))
-        actor = config.actor(batch.actions.shape[-1])
+        actor = config.clone(batch.actions.shape[-1])
         likelihood = actor.log_likelihood(params["actor"], batch.observations, batch.actions)
         terms = {
             "nu_loss": losses.optidice_nu_loss(f, advantage, nu[2 * n :], hypers.alpha, discount),

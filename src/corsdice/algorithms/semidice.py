@@ -48,7 +48,7 @@ def init_params(config: Config, logs: Logs, key: jax.Array) -> Params:
     return {
         "nu": config.critic().init(nu_key, s),
         "q": config.critic(config.critics).init(q_key, jnp.concatenate([s, a], -1)),
-        "actor": config.actor(a.shape[-1]).init(actor_key, s),
+        "actor": config.clone(a.shape[-1]).init(actor_key, s),
     }
 
 
@@ -66,7 +66,7 @@ def terms(
     reward = penalised_rewards(logs.units, batch, multiplier, hypers.discount)
     alpha = config.alpha_factor * hypers.alpha
     w = jax.lax.stop_gradient(f.weight((target_q - nu) / alpha))
-    actor = config.actor(batch.actions.shape[-1])
+    actor = config.clone(batch.actions.shape[-1])
     likelihood = actor.log_likelihood(params["actor"], batch.observations, batch.actions)
     return Terms(
         {

@@ -55,6 +55,20 @@ class TrainConfig:
     """Gaussians in the actor's mixture."""
     squash: bool | None = None
     """Actions through tanh rather than clipped."""
+    way: Literal["resample", "guide"] | None = None
+    """How d-corsdice acts: one of some candidates in proportion to w(a|s), or the best of guided ones."""
+    candidates: int | None = None
+    """Of d-corsdice: actions to choose from; 16 unless said."""
+    guidance_scale: float | None = None
+    score_width: int | None = None
+    """Of the model of the logged actions, of d-corsdice and its clones; 128 unless said."""
+    blocks: int | None = None
+    """Residual ones of that model; 3 unless said."""
+    score_batch: int | None = None
+    score_steps: int | None = None
+    """Updates of d-corsdice's model of the logged actions; 6,000 unless said."""
+    solver_steps: int | None = None
+    """Predictions from noise to an action; 10 unless said."""
     layer_norm: bool | None = None
     cosine_decay: bool | None = None
     waves: int | None = None

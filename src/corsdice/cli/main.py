@@ -24,8 +24,14 @@ from corsdice.cli.learn_configs import EvaluateConfig, OpeConfig, ReportConfig, 
 from corsdice.cli.select_config import SelectConfig
 from corsdice.cli.sweep_config import SweepConfig
 from corsdice.errors import UserError
-from corsdice.experiments.bench_configs import BenchScaleConfig, BenchTabularConfig, BenchTrainingConfig
-from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
+from corsdice.experiments.actors_config import ActorsConfig
+from corsdice.experiments.bench_configs import (
+    BenchDiffusionConfig,
+    BenchScaleConfig,
+    BenchTabularConfig,
+    BenchTrainingConfig,
+)
+from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig, DsrlAdvancedConfig
 from corsdice.experiments.configs import (
     CalibrationConfig,
     ConstrainedMDPConfig,
@@ -60,8 +66,11 @@ RUNNERS = {
     CalibrationConfig: "corsdice.experiments.calibration",
     D4rlTableConfig: "corsdice.experiments.d4rl",
     SelectionConfig: "corsdice.experiments.selection_regret",
+    ActorsConfig: "corsdice.experiments.actors",
+    DsrlAdvancedConfig: "corsdice.experiments.bench_dsrl",
     BenchTabularConfig: "corsdice.experiments.bench_tabular",
     BenchTrainingConfig: "corsdice.experiments.bench_training",
+    BenchDiffusionConfig: "corsdice.experiments.bench_diffusion",
     BenchDsrlConfig: "corsdice.experiments.bench_dsrl",
     BenchScaleConfig: "corsdice.experiments.bench_scale",
     DemoConfig: "corsdice.experiments.demo",
@@ -83,6 +92,8 @@ class Reproduce:
         | Annotated[CalibrationConfig, tyro.conf.subcommand("calibration")]
         | Annotated[D4rlTableConfig, tyro.conf.subcommand("d4rl")]
         | Annotated[SelectionConfig, tyro.conf.subcommand("selection")]
+        | Annotated[ActorsConfig, tyro.conf.subcommand("actors")]
+        | Annotated[DsrlAdvancedConfig, tyro.conf.subcommand("dsrl-advanced")]
     )
 
 
@@ -93,6 +104,7 @@ class Bench:
     subject: (
         Annotated[BenchTabularConfig, tyro.conf.subcommand("tabular")]
         | Annotated[BenchTrainingConfig, tyro.conf.subcommand("training")]
+        | Annotated[BenchDiffusionConfig, tyro.conf.subcommand("diffusion")]
         | Annotated[BenchDsrlConfig, tyro.conf.subcommand("dsrl")]
         | Annotated[BenchScaleConfig, tyro.conf.subcommand("scale")]
     )

@@ -38,6 +38,28 @@ class BenchTrainingConfig:
 
 
 @dataclass(frozen=True)
+class BenchDiffusionConfig:
+    """Score training against the matrix products that this machine can do, and milliseconds for an action."""
+
+    width: int = 128
+    blocks: int = 3
+    """Residual ones of the score model."""
+    batch_size: int = 512
+    solver_steps: int = 10
+    candidates: tuple[int, ...] = (1, 32, 128)
+    """Actions to choose from."""
+    rows: tuple[int, ...] = (1, 1000)
+    """Observations in one call."""
+    updates: int = 200
+    """Timed updates of the score model."""
+
+    def __post_init__(self) -> None:
+        at_least(1, width=self.width, blocks=self.blocks, batch_size=self.batch_size, updates=self.updates)
+        at_least(2, solver_steps=self.solver_steps)
+        positive(candidates=tuple(map(float, self.candidates)), rows=tuple(map(float, self.rows)))
+
+
+@dataclass(frozen=True)
 class BenchScaleConfig:
     """How long all of the paper's Table 2 would take, here and on many machines, from updates timed on one core."""
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from corsdice.data.dsrl import find_dsrl_task
 from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
-from corsdice.experiments.dsrl_cells import complete_cells, read_cells
+from corsdice.experiments.dsrl_cells import cells_of, complete_cells, read_cells
 from corsdice.experiments.published import published_scores
 from corsdice.experiments.selection import Record, selected
 from corsdice.experiments.statistics import interquartile_interval
@@ -47,18 +47,19 @@ COLUMNS = (
 def run(config: BenchDsrlConfig) -> None:
     started = time.perf_counter()
     out = output_directory(config.out)
+    cells = cells_of(config, out)
     try:
-        complete_cells(config, out)
+        complete_cells(config, cells)
     except KeyboardInterrupt:
         raise directory.Stopped(f"stopped; what is done is in {out}: run the same command again to go on") from None
-    write(config, out, read_cells(config, out))
+    write(config, out, read_cells(cells))
     write_json(out / "provenance.json", provenance(config, time.perf_counter() - started))
     terminal.print_written(out, ("results.csv", "table.csv", "table.tex", "table.html", "summary.json"))
 
 
 def write(config: BenchDsrlConfig, out: Path, policies: Sequence[Record]) -> None:
     results = list(selected(policies))
-    published = published_scores(config.names()) if config.published else {}
+    published = published_scores(config.names(), config.tight) if config.published else {}
     means = benchmark.mean_tables(results, {task: suite_of(task) for task in config.names()}, published)
     by_limit = benchmark.limit_tables(results)
     summary = summarise(results)

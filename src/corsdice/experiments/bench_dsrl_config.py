@@ -9,29 +9,32 @@ from typing import get_args
 
 from corsdice.data.dsrl import DSRL_TASKS, find_dsrl_task
 from corsdice.errors import UserError
-from corsdice.experiments.checks import at_least, positive, task_files
+from corsdice.experiments.checks import at_least, distinct, positive, task_files
 from corsdice.experiments.configs import AlgorithmName, EmbeddedTask
 from corsdice.experiments.where import Where
 
 EMBEDDED = get_args(EmbeddedTask)
 EMBEDDED_LIMITS, EMBEDDED_TIGHT_LIMIT = (10.0, 20.0, 40.0), 5.0
 """Those of DSRL's Bullet tasks, whose idea the embedded ones follow."""
-WITHOUT_ALPHA = ("bc-all", "bc-safe", "bcq-lag", "bear-lag", "cpq")
+WITHOUT_ALPHA = ("bc-all", "bc-safe", "bcq-lag", "bear-lag", "cpq", "d-bc-all", "d-bc-safe")
 """Nothing in them depends on α."""
+ADVANCED_TASKS = (
+    *(f"Car{task}{level}" for task in ("Button", "Goal", "Push") for level in (1, 2)),
+    *("SwimmerVelocity", "AntVelocity", "HalfCheetahVelocity"),
+    *(f"{robot}{task}" for task in ("Run", "Circle") for robot in ("Ant", "Ball", "Car", "Drone")),
+    *(f"{road}{traffic}" for road in ("easy", "medium", "hard") for traffic in ("sparse", "mean", "dense")),
+)
+"""Of the paper's Table 3."""
 
 
 @dataclass(frozen=True)
-class BenchDsrlConfig(Where):
-    """DSRL's protocol: policies for several cost limits and seeds, estimated, simulated, and tabulated as in the paper.
-
-    Run it again with the same options to go on from where it was stopped.
-    """
+class ProtocolConfig(Where):
+    """What policies are trained on, estimated and simulated, for each of some tasks and cost limits."""
 
     out: Path = Path("out/dsrl")
     """Where the runs, results.csv, summary.json and table.csv, .tex and .html go. What is done is not done again."""
     tasks: tuple[str, ...] = ()
     """By any of their names, all 38 of DSRL unless said; or embedded ones (point-circle, point-run, point-ridge)."""
-    algorithms: tuple[AlgorithmName, ...] = ("corsdice", "coptidice", "bc-all", "bc-safe")
     limits: tuple[float, ...] = ()
     """What an episode may cost, undiscounted, in every task; a task's own three unless said."""
     tight: bool = False
@@ -52,33 +55,20 @@ class BenchDsrlConfig(Where):
     """Of an embedded task, whose logs are made here."""
     evidence_rows: int = 100_000
     """Most rows for the estimates, of whole held-out episodes; fewer are quicker and tell less."""
-    cell_members: int | None = None
-    """Most policies in one cell: all α and seeds of a limit unless said. Smaller cells keep more machines busy, and
-    what a cell begins with, the model and compiling, is done for each."""
     workers: int = min(2, os.cpu_count() or 1)
     """Processes that simulate; the results do not depend on it."""
-    published: bool = False
-    """Show the paper's numbers beside the oracle's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
         at_least(1, evidence_rows=self.evidence_rows)
-        if self.cell_members is not None:
-            at_least(1, cell_members=self.cell_members)
         at_least(2, episodes=self.episodes, logged_episodes=self.logged_episodes)
         positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
         for limit in self.limits:
             at_least(0, limits=limit)
         if self.limits and self.tight:
             raise UserError("--limits and --tight exclude each other: leave one out")
-        if self.published and (self.limits or self.tight):
-            raise UserError("--published numbers are means over a task's own limits: leave out --limits and --tight")
-        if not self.algorithms:
-            raise UserError("--algorithms must name at least one")
-        for option, names in (("tasks", self.names()), ("algorithms", self.algorithms)):
-            if len(set(names)) < len(names):
-                raise UserError(f"--{option} names something twice: {', '.join(names)}")
+        distinct(tasks=self.names())
         self.files()
 
     def names(self) -> tuple[str, ...]:
@@ -102,12 +92,6 @@ class BenchDsrlConfig(Where):
         """How many policies an algorithm has for each task and limit."""
         return (len(self.alphas_of(algorithm)) or 1) * self.seeds
 
-    def parts_of(self, algorithm: str) -> list[tuple[int, int]]:
-        """The members of each cell of a task and limit, from one to another."""
-        policies = self.policies_of(algorithm)
-        size = min(self.cell_members or policies, policies)
-        return [(start, min(start + size, policies)) for start in range(0, policies, size)]
-
     def asked(self, task: str, algorithm: str) -> dict[str, object]:
         """All that the numbers of a task with an algorithm depend on at any limit, in JSON's types."""
         file = self.files().get(task)
@@ -122,6 +106,54 @@ class BenchDsrlConfig(Where):
             "evidence_rows": self.evidence_rows,
             "logs": str(file) if file else made,
         }
+
+
+@dataclass(frozen=True)
+class BenchDsrlConfig(ProtocolConfig):
+    """DSRL's protocol: policies for several cost limits and seeds, estimated, simulated, and tabulated as in the paper.
+
+    Run it again with the same options to go on from where it was stopped.
+    """
+
+    algorithms: tuple[AlgorithmName, ...] = ("corsdice", "coptidice", "bc-all", "bc-safe")
+    published: bool = False
+    """Show the paper's numbers beside the oracle's: Table 2, or of tight limits Table 3."""
+    cell_members: int | None = None
+    """Most policies in one cell: all α and seeds of a limit unless said. Smaller cells keep more machines busy, and
+    what a cell begins with, the model and compiling, is done for each."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.published and self.limits:
+            raise UserError("--published numbers are of a task's own limits: leave out --limits")
+        if self.cell_members is not None:
+            at_least(1, cell_members=self.cell_members)
+        distinct(algorithms=self.algorithms)
+
+    def parts_of(self, algorithm: str) -> list[tuple[int, int]]:
+        """The members of each cell of a task and limit, from one to another."""
+        policies = self.policies_of(algorithm)
+        size = min(self.cell_members or policies, policies)
+        return [(start, min(start + size, policies)) for start in range(0, policies, size)]
+
+
+@dataclass(frozen=True)
+class DsrlAdvancedConfig(BenchDsrlConfig):
+    """Table 3: policies that can be any density, at one tight limit a task, with the published numbers beside.
+
+    Run it again with the same options to go on from where it was stopped.
+    """
+
+    out: Path = Path("out/dsrl-advanced")
+    """Where the runs, results.csv, summary.json and table.csv, .tex and .html go. What is done is not done again."""
+    tasks: tuple[str, ...] = ADVANCED_TASKS
+    """By any of their names, the 26 of Table 3 unless said; or embedded ones (point-circle, point-run, point-ridge)."""
+    tight: bool = True
+    """A task's one tight limit, 10 or 5."""
+    seeds: int = 3
+    algorithms: tuple[AlgorithmName, ...] = ("d-corsdice", "d-bc-all", "d-bc-safe")
+    published: bool = True
+    """Show the paper's numbers beside the oracle's."""
 
 
 def task_name(name: str) -> str:

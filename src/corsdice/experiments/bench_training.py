@@ -64,13 +64,13 @@ def measure(estimate: str, members: int, updates: int) -> dict[str, Any]:
     plan = plan_of("corsdice", dataset, [20.0], seeds=members, chunk=max(updates // members, 20), options=options)
     trainer = Trainer(plan, dataset)
     trainer.advance()
-    limits = [_product_limit(jax, jnp)]
+    limits = [product_limit(jax, jnp)]
     speeds = []
     for _ in range(3):
         started = time.perf_counter()
         trainer.advance()
         speeds.append(plan.chunk * members / (time.perf_counter() - started))
-        limits.append(_product_limit(jax, jnp))
+        limits.append(product_limit(jax, jnp))
     return {
         "estimate": estimate,
         "members": members,
@@ -126,7 +126,7 @@ def update_flops(config: Any, observations: int, actions: int) -> float:
     return total
 
 
-def _product_limit(jax: Any, jnp: Any) -> float:
+def product_limit(jax: Any, jnp: Any) -> float:
     """FLOP/s of products of 256 x 256 float32 matrices, many in one program."""
     products, size = 500, 256
     many = jax.jit(lambda x: jax.lax.fori_loop(0, products, lambda _, y: (y @ x) * 1e-2, x))

@@ -20,6 +20,14 @@ def positive(**values: tuple[float, ...]) -> None:
             raise UserError(f"--{name.replace('_', '-')} must be positive numbers, got {given}")
 
 
+def distinct(**values: tuple[str, ...]) -> None:
+    for name, given in values.items():
+        if not given:
+            raise UserError(f"--{name.replace('_', '-')} must name at least one")
+        if len(set(given)) < len(given):
+            raise UserError(f"--{name.replace('_', '-')} names something twice: {', '.join(given)}")
+
+
 def discount_below_one(discount: float) -> None:
     if not 0 <= discount < 1:
         raise UserError(f"--discount must be in [0, 1), got {discount}")

@@ -171,6 +171,9 @@ AlgorithmName = Literal[
     "bcq-lag",
     "bear-lag",
     "cpq",
+    "d-corsdice",
+    "d-bc-all",
+    "d-bc-safe",
 ]
 EmbeddedTask = Literal["point-circle", "point-run", "point-ridge"]
 OpeTask = Literal["point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah"]

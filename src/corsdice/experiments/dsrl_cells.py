@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
@@ -15,7 +15,7 @@ from corsdice.data.dataset import Dataset
 from corsdice.data.dsrl import dsrl_file, find_dsrl_task, normalised_cost
 from corsdice.envs.simulate import simulate_each
 from corsdice.errors import UserError
-from corsdice.experiments.bench_dsrl_config import EMBEDDED, BenchDsrlConfig
+from corsdice.experiments.bench_dsrl_config import EMBEDDED, BenchDsrlConfig, ProtocolConfig
 from corsdice.experiments.cells import is_done
 from corsdice.experiments.executors import execute
 from corsdice.experiments.selection import Record
@@ -37,12 +37,14 @@ DATA_SEED, EVALUATION_SEED = 0, 1
 class Cell(NamedTuple):
     """Policies, by α and seed, of an algorithm on a task at a limit: all, or the members from one to another."""
 
-    config: BenchDsrlConfig
+    config: ProtocolConfig
     out: Path
     task: str
     algorithm: str
     limit: float
     members: tuple[int, int]
+    options: tuple[tuple[str, Any], ...] = ()
+    """Of the algorithm, beside those that all cells share."""
 
     @property
     def logs(self) -> str:
@@ -72,7 +74,7 @@ class Cell(NamedTuple):
 
     @property
     def asked(self) -> dict[str, object]:
-        return self.config.asked(self.task, self.algorithm)
+        return self.config.asked(self.task, self.algorithm) | dict(self.options)
 
 
 def cells_of(config: BenchDsrlConfig, out: Path) -> list[Cell]:
@@ -85,14 +87,14 @@ def cells_of(config: BenchDsrlConfig, out: Path) -> list[Cell]:
     ]
 
 
-def read_cells(config: BenchDsrlConfig, out: Path) -> list[Record]:
+def read_cells(cells: Sequence[Cell]) -> list[Record]:
     """The policies of all cells, which must be done."""
-    return [policy for cell in cells_of(config, out) for policy in json.loads(cell.results.read_text())["policies"]]
+    return [policy for cell in cells for policy in json.loads(cell.results.read_text())["policies"]]
 
 
-def complete_cells(config: BenchDsrlConfig, out: Path) -> None:
+def complete_cells(config: ProtocolConfig, cells: Sequence[Cell]) -> None:
     """Does every cell that is not done yet."""
-    missing = [cell for cell in cells_of(config, out) if not is_done(cell.results, cell.asked)]
+    missing = [cell for cell in cells if not is_done(cell.results, cell.asked)]
     _check_ready(config, dict.fromkeys(cell.task for cell in missing))
     with terminal.progress(sum(cell.policies for cell in missing) * config.steps, "updates") as advance:
         if config.executor == "here":
@@ -104,7 +106,7 @@ def complete_cells(config: BenchDsrlConfig, out: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def _logs(config: BenchDsrlConfig, out: Path, task: str) -> tuple[Dataset, str]:
+def _logs(config: ProtocolConfig, out: Path, task: str) -> tuple[Dataset, str]:
     return logs_of(config, out, task)
 
 
@@ -128,7 +130,7 @@ def work(cell: Cell, logs: tuple[Dataset, str], advance: Callable[..., None] | N
     write_json(cell.results, found)
 
 
-def _check_ready(config: BenchDsrlConfig, tasks: Collection[str]) -> None:
+def _check_ready(config: ProtocolConfig, tasks: Collection[str]) -> None:
     """That logs and simulators are there, before hours are spent on training."""
     files = config.files()
     for task in tasks:
@@ -141,7 +143,7 @@ def _check_ready(config: BenchDsrlConfig, tasks: Collection[str]) -> None:
         envs.make(task).close()
 
 
-def logs_of(config: BenchDsrlConfig, out: Path, task: str) -> tuple[Dataset, str]:
+def logs_of(config: ProtocolConfig, out: Path, task: str) -> tuple[Dataset, str]:
     """The logs of a task and where they are: a given file, DSRL's, or made here, always the same."""
     file = config.files().get(task)
     if task in EMBEDDED and file is None:
@@ -162,7 +164,7 @@ def plan(cell: Cell, dataset: Dataset) -> Plan:
         horizon=known.horizon if known else envs.task_by_name(cell.task).horizon,
         alphas=list(config.alphas_of(cell.algorithm)),
         seeds=config.seeds,
-        options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
+        options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size} | dict(cell.options),
     )
     return replace(whole, members=whole.members[slice(*cell.members)])
 
@@ -197,7 +199,8 @@ def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
     if not trained:
         return found
     policies = [outcome.policy(index) for index in trained]
-    truths = simulate_each(policies, task, config.episodes, EVALUATION_SEED, plan.discount, config.workers)
+    # Nothing discounted is asked for: episodes need not run on beyond their time limit.
+    truths = simulate_each(policies, task, config.episodes, EVALUATION_SEED, 0.0, config.workers)
     assessor = assessor_of(outcome, dataset, config.evidence_rows)
     for index, policy, truth in zip(trained, policies, truths, strict=True):
         estimate = assessor.record(assessor.ask(policy), plan.members[index].limit)

@@ -26,7 +26,7 @@ from corsdice.training import directory
 from corsdice.training.run import Outcome
 
 BINS = 40
-SEMIDICE = ("corsdice", "semidice", "naive-semidice")
+SEMIDICE = ("corsdice", "semidice", "naive-semidice", "d-corsdice")
 """Algorithms whose w is a policy correction, which the naive estimate mistakes for a stationary one."""
 
 

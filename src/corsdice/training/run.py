@@ -137,7 +137,7 @@ def plan_of(
         train = split(dataset, holdout)[0]
         for limit in limits:
             if not (train.episodes.sums(train.costs) <= limit).any():
-                raise UserError(f"bc-safe has nothing to clone: no logged episode costs {limit:g} or less")
+                raise UserError(f"{algorithm} has nothing to clone: no logged episode costs {limit:g} or less")
     chunk = min(chunk, config.steps // keep)
     return Plan(algorithm, config, settings, members, horizon, holdout, chunk, resolve(mode, config), keep)
 
@@ -259,7 +259,7 @@ class Trainer:
 
     def advance(self) -> list[dict[str, Any]]:
         """One chunk; returns its metrics, one row for each member that is still going."""
-        plan, before = self.plan, self.outcome
+        plan, before = self.plan, self._begun()
         length = min(plan.chunk, plan.config.steps - before.step)
         going = np.array([index for index in range(len(plan.members)) if index not in before.failures])
         hypers, states, keys = self.hypers, before.states, self.keys
@@ -293,6 +293,15 @@ class Trainer:
             | {name: float(values[place]) for name, values in metrics.items()}
             for place in well
         ]
+
+    def _begun(self) -> Outcome:
+        """Where the run stands; at its start with what all members share, which a checkpoint has in its states."""
+        plan, outcome = self.plan, self.outcome
+        if outcome.step > 0 or (behaviour := plan.config.fit_behaviour(self._logs)) is None:
+            return outcome
+        logs = self._logs._replace(behaviour=behaviour)
+        states = initial_states(plan.algorithm, plan.config, plan.mode, self.hypers, logs, self.keys)
+        return outcome._replace(states=states)
 
     def stop(self, reasons: dict[int, str]) -> None:
         """Ends members, by index, as if they had failed: they keep the state that they have, and cost no more time."""

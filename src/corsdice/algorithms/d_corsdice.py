@@ -1,0 +1,135 @@
+"""D-CORSDICE: CORSDICE whose policy is a model of the logged actions, brought to π_w = w π_D by w(a|s).
+
+What is estimated is then what ships. ν, Q, λ and a mixture are learned as CORSDICE learns them; the model is fitted
+once, before the first update, for all α, limits and seeds. λ must answer to the cost of the policy that ships, whose
+actions are dear to draw: the mixture's cost is estimated often, and seldom how much more the policy costs, which is
+taken off the limit that the mixture is held to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from corsdice.actors import Acts
+from corsdice.algorithms import corsdice, d_bc, semidice
+from corsdice.algorithms.contract import Hypers, Metrics, Params, decay
+from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost
+from corsdice.algorithms.logs import Batch, Logs, draw_batch
+from corsdice.diffusion.actors import Guided, Resampled
+from corsdice.diffusion.guidance import learn_energy
+from corsdice.diffusion.score import Fit, begin, fit_actions
+
+COMPARED_ROWS = 8_000
+"""Imagined to compare the policy with the mixture, from the same starts with the same noise."""
+
+
+@dataclass(frozen=True)
+class Config(corsdice.Config, d_bc.ScoreConfig):
+    way: Literal["resample", "guide"] = "resample"
+    """Draw one of some logged-like candidates in proportion to w, or guide candidates by E[w] and take the best."""
+    candidates: int = 16
+    """Actions to choose from."""
+    guidance_scale: float = 1.0
+    """τ, of the guidance."""
+    score_steps: int = 6_000
+    """Of the model of the logged actions, at `score_rate`."""
+    score_rate: float = 2e-3
+    compare_every: int = 4
+    """Estimates of the mixture for each comparison with the policy that ships."""
+
+    def actor(self, actions: int) -> Acts:
+        behaviour = self.diffused(actions)
+        critics = self.widths, self.critics, self.layer_norm
+        if self.way == "guide":
+            return Guided(behaviour, *critics, self.guidance_scale, self.candidates)
+        return Resampled(behaviour, *critics, self.divergence, self.candidates)
+
+    def fit_behaviour(self, logs: Logs) -> Any:
+        rows = logs.transitions
+        network = self.diffused(rows.actions.shape[-1]).network
+        steps, batch, rate = self.score_steps, self.score_batch, self.score_rate
+        return fit_actions(network, rows.observations, rows.actions, steps, batch, rate)
+
+
+class State(NamedTuple):
+    corsdice: corsdice.State
+    behaviour: Any
+    """Of the model of the logged actions; nothing moves it."""
+    energy: Fit | None
+    """Learns E = log E[w | a_t, s], where it guides."""
+    alpha: jax.Array
+    gap: EpisodeCost
+    """What the policy costs beyond the mixture, when they were last compared."""
+
+    @property
+    def params(self) -> Params:
+        values = {"behaviour": self.behaviour, "q": self.corsdice.target_q}
+        if self.energy is not None:
+            return {"actor": values | {"energy": self.energy.average}}
+        return {"actor": values | {"nu": self.corsdice.params["nu"], "alpha": self.alpha}}
+
+
+def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
+    rows = logs.transitions
+    model_key, energy_key = jax.random.split(jax.random.fold_in(key, 2))
+    diffused = config.diffused(rows.actions.shape[-1])
+    behaviour = logs.behaviour
+    if behaviour is None:  # the shapes alone are asked for, or a checkpoint will tell
+        behaviour = diffused.init(model_key, rows.observations[:1])
+    energy = begin(diffused.score_net(1), energy_key, rows.observations, rows.actions)
+    return State(
+        corsdice.init(config, hypers, logs, key),
+        behaviour,
+        energy if config.way == "guide" else None,
+        jnp.asarray(config.alpha_factor * hypers.alpha, jnp.float32),
+        EpisodeCost(jnp.zeros(()), jnp.zeros(())),
+    )
+
+
+def update(
+    config: Config, hypers: Hypers, logs: Logs, state: State, step: jax.Array, key: jax.Array
+) -> tuple[State, Metrics]:
+    held = hypers._replace(episode_limit=hypers.episode_limit - sum(state.gap) / (1 - config.margin))
+    learned, metrics = corsdice.update(config, held, logs, state.corsdice, step, key)
+    state = state._replace(corsdice=learned)
+    if state.energy is not None:
+        energy, metrics["energy_loss"] = _learn_energy(config, hypers, logs, state, step, jax.random.fold_in(key, 1))
+        state = state._replace(energy=energy)
+    every = config.compare_every * config.estimate_every
+    now = (step > 0) & (step % every == 0)
+    gap = jax.lax.cond(now, lambda: _compare(config, logs, state, jax.random.fold_in(key, 2)), lambda: state.gap)
+    metrics |= {
+        "estimated_cost": metrics["estimated_cost"] + gap.value,
+        "cost_limit": jnp.asarray(hypers.episode_limit, jnp.float32),
+        "gap": gap.value,
+    }
+    return state._replace(gap=gap), metrics
+
+
+def _compare(config: Config, logs: Logs, state: State, key: jax.Array) -> EpisodeCost:
+    """The policy's cost less the mixture's: what the noise does to both falls out."""
+    actions = logs.transitions.actions.shape[-1]
+    ships = episode_cost(config.actor(actions), logs, state.params["actor"], key, COMPARED_ROWS)
+    clone = episode_cost(config.clone(actions), logs, state.corsdice.params["actor"], key, COMPARED_ROWS)
+    return jax.tree.map(jnp.subtract, ships, clone)
+
+
+def _learn_energy(
+    config: Config, hypers: Hypers, logs: Logs, state: State, step: jax.Array, key: jax.Array
+) -> tuple[Fit, jax.Array]:
+    batch_key, noise_key = jax.random.split(key)
+    batch = draw_batch(logs, batch_key, config.score_batch, logs.rows)
+    network = config.diffused(batch.actions.shape[-1]).score_net(1)
+    w = corrections(config, hypers, logs, state, batch)
+    rate = hypers.learning_rate * decay(config, step)
+    assert state.energy is not None
+    return learn_energy(network, state.energy, batch.observations, batch.actions, w, rate, noise_key)
+
+
+def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:
+    """w(a|s), one for each row."""
+    return semidice.policy_correction(config, hypers, state.corsdice.params["nu"], state.corsdice.target_q, batch)
