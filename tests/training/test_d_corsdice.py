@@ -27,7 +27,7 @@ def plan(logs, **options):
 
 
 def test_all_members_share_a_model_that_nothing_moves(logs):
-    trainer = Trainer(plan(logs), logs)
+    trainer = Trainer(plan(logs, estimate="none"), logs)
     trainer.advance()
     first = trainer.outcome.states.behaviour
     trainer.advance()
@@ -38,7 +38,7 @@ def test_all_members_share_a_model_that_nothing_moves(logs):
 
 def test_a_resumed_run_ends_bit_identical_and_fits_nothing_again(logs, tmp_path, monkeypatch):
     """Guided: the energy learns, and its policy is told by files as well."""
-    guided = plan(logs, way="guide")
+    guided = plan(logs, way="guide", estimate="none")
     whole = directory.train(tmp_path / "whole", guided, logs, "memory")
 
     def interrupt(step, rows, fresh):

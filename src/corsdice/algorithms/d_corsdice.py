@@ -99,15 +99,17 @@ def update(
     if state.energy is not None:
         energy, metrics["energy_loss"] = _learn_energy(config, hypers, logs, state, step, jax.random.fold_in(key, 1))
         state = state._replace(energy=energy)
-    every = config.compare_every * config.estimate_every
-    now = (step > 0) & (step % every == 0)
-    gap = jax.lax.cond(now, lambda: _compare(config, logs, state, jax.random.fold_in(key, 2)), lambda: state.gap)
-    metrics |= {
-        "estimated_cost": metrics["estimated_cost"] + gap.value,
-        "cost_limit": jnp.asarray(hypers.episode_limit, jnp.float32),
-        "gap": gap.value,
-    }
-    return state._replace(gap=gap), metrics
+    if config.estimate == "closed-form":  # other estimates speak of π_w already
+        now = (step > 0) & (step % (config.compare_every * config.estimate_every) == 0)
+        compare_key = jax.random.fold_in(key, 2)
+        gap = jax.lax.cond(now, lambda: _compare(config, logs, state, compare_key), lambda: state.gap)
+        state = state._replace(gap=gap)
+        metrics |= {
+            "estimated_cost": metrics["estimated_cost"] + gap.value,
+            "cost_limit": jnp.asarray(hypers.episode_limit, jnp.float32),
+            "gap": gap.value,
+        }
+    return state, metrics
 
 
 def _compare(config: Config, logs: Logs, state: State, key: jax.Array) -> EpisodeCost:
