@@ -27,7 +27,7 @@ def plan(logs, **options):
 
 
 def test_all_members_share_a_model_that_nothing_moves(logs):
-    trainer = Trainer(plan(logs), logs)
+    trainer = Trainer(plan(logs, estimate="none"), logs)
     trainer.advance()
     first = trainer.outcome.states.behaviour
     trainer.advance()
@@ -38,7 +38,7 @@ def test_all_members_share_a_model_that_nothing_moves(logs):
 
 def test_a_resumed_run_ends_bit_identical_and_fits_nothing_again(logs, tmp_path, monkeypatch):
     """Guided: the energy learns, and its policy is told by files as well."""
-    guided = plan(logs, way="guide")
+    guided = plan(logs, way="guide", estimate="none")
     whole = directory.train(tmp_path / "whole", guided, logs, "memory")
 
     def interrupt(step, rows, fresh):
@@ -66,10 +66,10 @@ def test_lambda_answers_to_what_the_policy_costs_beyond_the_mixture(logs):
     update = jax.jit(
         lambda state: d_corsdice.update(config, hypers, trainer.logs, state, jnp.int32(1), jax.random.key(0))
     )
-    base = state.corsdice._replace(multiplier=jnp.float32(1.0), cost=EpisodeCost(jnp.float32(36.0), jnp.float32(0.0)))
+    base = state.corsdice._replace(multiplier=jnp.float32(1.0), cost=EpisodeCost(jnp.float32(36.0), *jnp.zeros(2)))
     found = {}
     for gap in (-20.0, 0.0, 20.0):
-        before = state._replace(corsdice=base, gap=EpisodeCost(jnp.float32(gap), jnp.float32(0.0)))
+        before = state._replace(corsdice=base, gap=EpisodeCost(jnp.float32(gap), *jnp.zeros(2)))
         after, metrics = update(before)
         found[gap] = float(after.corsdice.multiplier)
         assert metrics["estimated_cost"] == pytest.approx(36.0 + gap)

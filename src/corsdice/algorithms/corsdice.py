@@ -20,6 +20,7 @@ import optax
 
 from corsdice import divergences, losses
 from corsdice.algorithms import semidice
+from corsdice.algorithms.choice import Choice, better, judge, unjudged
 from corsdice.algorithms.contract import (
     ADAM,
     Hypers,
@@ -33,7 +34,7 @@ from corsdice.algorithms.contract import (
     per_episode,
     weight_metrics,
 )
-from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost
+from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_cost
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial
 
 
@@ -62,13 +63,19 @@ class Config(semidice.Config):
 
 
 class State(NamedTuple):
-    params: Params
+    learned: Params
     target_q: Params
     optimiser: Any
     multiplier: jax.Array
     """λ >= 0, in standard units, but for what `damped` adds."""
     cost: EpisodeCost
     """The last estimate."""
+    choice: Choice
+    """What ships."""
+
+    @property
+    def params(self) -> Params:
+        return self.learned | {"actor": self.choice.actor, "nu": self.choice.nu}
 
 
 def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
@@ -82,7 +89,8 @@ def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
             "constant": jnp.zeros(()),
         }
     multiplier = jnp.asarray(hypers.multiplier, jnp.float32)
-    return State(params, params["q"], ADAM.init(params), multiplier, EpisodeCost(jnp.zeros(()), jnp.zeros(())))
+    choice = unjudged(params["actor"], params["nu"], params["q"])
+    return State(params, params["q"], ADAM.init(params), multiplier, unknown_cost(), choice)
 
 
 def update(
@@ -91,7 +99,7 @@ def update(
     batch_key, initial_key, actor_key = jax.random.split(key, 3)
     batch = draw_batch(logs, batch_key, config.batch_size, logs.rows)
     initial = draw_initial(logs, initial_key, config.batch_size)
-    held = state.params | {"target_q": state.target_q}
+    held = state.learned | {"target_q": state.target_q}
     multiplier = damped(config, hypers, logs, state)
 
     def total_loss(params: Params) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array, jax.Array]]:
@@ -103,20 +111,23 @@ def update(
             terms = terms | extracted
         return jnp.sum(jnp.stack(list(terms.values()))), (terms, w, state_correction)
 
-    gradients, (terms, w_policy, w_state) = jax.grad(total_loss, has_aux=True)(state.params)
-    params, optimiser = descend(config, hypers, state.params, gradients, state.optimiser, step)
+    gradients, (terms, w_policy, w_state) = jax.grad(total_loss, has_aux=True)(state.learned)
+    params, optimiser = descend(config, hypers, state.learned, gradients, state.optimiser, step)
     target_q = optax.incremental_update(params["q"], state.target_q, hypers.target_rate)
     w = w_state * w_policy
+    latest = unjudged(params["actor"], params["nu"], target_q)
     if config.estimate == "closed-form":
-        now = step % config.estimate_every == 0
+        now = (step % config.estimate_every == 0) | (step == config.steps - 1)
         clone = config.clone(batch.actions.shape[-1])
         cost = jax.lax.cond(now, lambda: episode_cost(clone, logs, params["actor"], actor_key), lambda: state.cost)
         violation = excess(config, hypers, logs, cost)
+        latest = judge(latest, violation, cost.returned, now & (step >= config.steps // 2))
     else:
         per_step = losses.corrected_mean(w, logs.raw_costs(batch), batch.terminals, hypers.discount)
-        cost = EpisodeCost(per_episode(hypers, per_step), jnp.zeros(()))
+        cost = unknown_cost()._replace(value=per_episode(hypers, per_step))
         violation = per_step - hypers.per_step_limit
-    after = state._replace(params=params, target_q=target_q, optimiser=optimiser, cost=cost)
+    choice = better(state.choice, latest)
+    after = state._replace(learned=params, target_q=target_q, optimiser=optimiser, cost=cost, choice=choice)
     if config.estimate != "none":
         # As fast as the networks that have to follow it.
         slowing = hypers._replace(multiplier_rate=hypers.multiplier_rate * decay(config, step))
@@ -157,4 +168,4 @@ def _extraction(
 
 def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:
     """w(a|s), one for each row."""
-    return semidice.policy_correction(config, hypers, state.params["nu"], state.target_q, batch)
+    return semidice.policy_correction(config, hypers, state.choice.nu, state.choice.q, batch)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from corsdice.actors import Acts
 from corsdice.algorithms import corsdice, d_bc, semidice
 from corsdice.algorithms.contract import Hypers, Metrics, Params, decay
-from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost
+from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_cost
 from corsdice.algorithms.logs import Batch, Logs, draw_batch
 from corsdice.diffusion.actors import Guided, Resampled
 from corsdice.diffusion.guidance import learn_energy
@@ -67,10 +67,17 @@ class State(NamedTuple):
 
     @property
     def params(self) -> Params:
-        values = {"behaviour": self.behaviour, "q": self.corsdice.target_q}
+        """What guides is always the latest: there is one network for it."""
         if self.energy is not None:
-            return {"actor": values | {"energy": self.energy.average}}
-        return {"actor": values | {"nu": self.corsdice.params["nu"], "alpha": self.alpha}}
+            return {"actor": self.acting(self.corsdice.learned["nu"], self.corsdice.target_q)}
+        return {"actor": self.acting(self.corsdice.choice.nu, self.corsdice.choice.q)}
+
+    def acting(self, nu: Params, q: Params) -> Params:
+        """The policy by these critics."""
+        values = {"behaviour": self.behaviour, "q": q}
+        if self.energy is not None:
+            return values | {"energy": self.energy.average}
+        return values | {"nu": nu, "alpha": self.alpha}
 
 
 def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
@@ -86,35 +93,39 @@ def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
         behaviour,
         energy if config.way == "guide" else None,
         jnp.asarray(config.alpha_factor * hypers.alpha, jnp.float32),
-        EpisodeCost(jnp.zeros(()), jnp.zeros(())),
+        unknown_cost(),
     )
 
 
 def update(
     config: Config, hypers: Hypers, logs: Logs, state: State, step: jax.Array, key: jax.Array
 ) -> tuple[State, Metrics]:
-    held = hypers._replace(episode_limit=hypers.episode_limit - sum(state.gap) / (1 - config.margin))
+    gap = state.gap.value + state.gap.doubt
+    held = hypers._replace(episode_limit=hypers.episode_limit - gap / (1 - config.margin))
     learned, metrics = corsdice.update(config, held, logs, state.corsdice, step, key)
     state = state._replace(corsdice=learned)
     if state.energy is not None:
         energy, metrics["energy_loss"] = _learn_energy(config, hypers, logs, state, step, jax.random.fold_in(key, 1))
         state = state._replace(energy=energy)
-    every = config.compare_every * config.estimate_every
-    now = (step > 0) & (step % every == 0)
-    gap = jax.lax.cond(now, lambda: _compare(config, logs, state, jax.random.fold_in(key, 2)), lambda: state.gap)
-    metrics |= {
-        "estimated_cost": metrics["estimated_cost"] + gap.value,
-        "cost_limit": jnp.asarray(hypers.episode_limit, jnp.float32),
-        "gap": gap.value,
-    }
-    return state._replace(gap=gap), metrics
+    if config.estimate == "closed-form":  # other estimates speak of π_w already
+        now = (step > 0) & (step % (config.compare_every * config.estimate_every) == 0)
+        compare_key = jax.random.fold_in(key, 2)
+        compared = jax.lax.cond(now, lambda: _compare(config, logs, state, compare_key), lambda: state.gap)
+        state = state._replace(gap=compared)
+        metrics |= {
+            "estimated_cost": metrics["estimated_cost"] + compared.value,
+            "cost_limit": jnp.asarray(hypers.episode_limit, jnp.float32),
+            "gap": compared.value,
+        }
+    return state, metrics
 
 
 def _compare(config: Config, logs: Logs, state: State, key: jax.Array) -> EpisodeCost:
     """The policy's cost less the mixture's: what the noise does to both falls out."""
-    actions = logs.transitions.actions.shape[-1]
-    ships = episode_cost(config.actor(actions), logs, state.params["actor"], key, COMPARED_ROWS)
-    clone = episode_cost(config.clone(actions), logs, state.corsdice.params["actor"], key, COMPARED_ROWS)
+    actions, learned = logs.transitions.actions.shape[-1], state.corsdice.learned
+    latest = state.acting(learned["nu"], state.corsdice.target_q)
+    ships = episode_cost(config.actor(actions), logs, latest, key, COMPARED_ROWS)
+    clone = episode_cost(config.clone(actions), logs, learned["actor"], key, COMPARED_ROWS)
     return jax.tree.map(jnp.subtract, ships, clone)
 
 
@@ -124,7 +135,7 @@ def _learn_energy(
     batch_key, noise_key = jax.random.split(key)
     batch = draw_batch(logs, batch_key, config.score_batch, logs.rows)
     network = config.diffused(batch.actions.shape[-1]).score_net(1)
-    w = corrections(config, hypers, logs, state, batch)
+    w = semidice.policy_correction(config, hypers, state.corsdice.learned["nu"], state.corsdice.target_q, batch)
     rate = hypers.learning_rate * decay(config, step)
     assert state.energy is not None
     return learn_energy(network, state.energy, batch.observations, batch.actions, w, rate, noise_key)
@@ -132,4 +143,4 @@ def _learn_energy(
 
 def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:
     """w(a|s), one for each row."""
-    return semidice.policy_correction(config, hypers, state.corsdice.params["nu"], state.corsdice.target_q, batch)
+    return corsdice.corrections(config, hypers, logs, state.corsdice, batch)

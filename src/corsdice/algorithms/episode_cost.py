@@ -1,4 +1,4 @@
-"""What an episode of the actor costs, while it learns: undiscounted, and of the actor that ships.
+"""What an episode of the actor costs and returns, while it learns: undiscounted, and of the actor itself.
 
 Where a learned model of one step can be believed (`ope.dynamics`), by episodes that it imagines; elsewhere by
 extraction in closed form (`corsdice.extraction`), on logs that nothing is trained on.
@@ -29,6 +29,13 @@ class EpisodeCost(NamedTuple):
     value: jax.Array
     doubt: jax.Array
     """To be added if what is imagined and strange, beyond the share that logged states are, costs the most it can."""
+    returned: jax.Array
+    """The same episode's return."""
+
+
+def unknown_cost() -> EpisodeCost:
+    """Before the first estimate."""
+    return EpisodeCost(*jnp.zeros(3))
 
 
 def episode_cost(
@@ -38,8 +45,8 @@ def episode_cost(
     if logs.model is not None:
         return _imagined_cost(logs, logs.model, partial(actor.draw, params), key, imagined_rows)
     # Of a population one member after the other: the features are far larger than all else that it holds.
-    extracted = sequential_vmap(partial(_extracted_cost, actor))(logs, params, key)
-    return EpisodeCost(extracted, jnp.zeros(()))
+    returned, cost = sequential_vmap(partial(_extracted, actor))(logs, params, key)
+    return EpisodeCost(cost, jnp.zeros(()), returned)
 
 
 def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array, rows: int) -> EpisodeCost:
@@ -49,12 +56,12 @@ def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array, rows: int
     episodes, lived = imagine(model, act, starts, steps, key)
     strange = jax.vmap(partial(are_strange, model))(episodes.observations)
     excess = jnp.maximum((lived & strange).sum() / lived.sum() - STRANGE, 0.0)
-    cost = (lived * episodes.values[..., 1]).sum(0).mean()
-    return EpisodeCost(cost, excess * lived.sum(0).mean() * logs.highest_cost)
+    returned, cost = (lived[..., None] * episodes.values).sum(0).mean(0)
+    return EpisodeCost(cost, excess * lived.sum(0).mean() * logs.highest_cost, returned)
 
 
-def _extracted_cost(actor: Acts, logs: Logs, params: Any, key: jax.Array) -> jax.Array:
-    """Held to what an episode can cost.
+def _extracted(actor: Acts, logs: Logs, params: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return and cost, the cost held to what an episode can cost.
 
     Solved twice: as precise as the rows are everywhere, and then where the first solution says that the actor goes.
     """
@@ -67,12 +74,13 @@ def _extracted_cost(actor: Acts, logs: Logs, params: Any, key: jax.Array) -> jax
     penalty = RIDGE * probe.basis.roughness / n
 
     def solved(weighted: jax.Array, gram: jax.Array) -> tuple[LinearModel, jax.Array]:
-        costs = weighted.T @ probe.costs[:, None] / n
-        model = fit_model(gram, following.T @ weighted / n, costs, initial, penalty)
+        values = weighted.T @ probe.values / n
+        model = fit_model(gram, following.T @ weighted / n, values, initial, penalty)
         return model, expected_features(model, logs.episode)
 
     model, expected = solved(probe.here, jnp.eye(probe.here.shape[1]))  # orthonormal under these rows
     weights = relevance(probe.here @ correction_coefficients(model, expected))
     weighted = weights[:, None] * probe.here
     model, expected = solved(weighted, weighted.T @ probe.here / n)
-    return jnp.clip(expected @ model.values[:, 0], 0.0, len(logs.episode) * logs.highest_cost)
+    returned, cost = expected @ model.values
+    return returned, jnp.clip(cost, 0.0, len(logs.episode) * logs.highest_cost)

@@ -59,8 +59,8 @@ class Probe(NamedTuple):
     """Features of (s, a), orthonormal under these rows."""
     here: jax.Array
     """[n, features] φ(s, a)"""
-    costs: jax.Array
-    """[n] raw"""
+    values: jax.Array
+    """[n, 2] raw rewards and costs"""
     next_observations: jax.Array
     terminals: jax.Array
     initial_observations: jax.Array
@@ -151,7 +151,7 @@ def probe_of(dataset: Dataset, units: Units, waves: int) -> Probe:
     return Probe(
         basis,
         features(basis, jnp.asarray(pairs)),
-        jnp.asarray(dataset.costs[rows]),
+        jnp.stack([jnp.asarray(dataset.rewards[rows]), jnp.asarray(dataset.costs[rows])], -1),
         jnp.asarray(batch.next_observations),
         jnp.asarray(batch.terminals),
         jnp.asarray(standard_observations(dataset.initial_observations, units)),

@@ -50,8 +50,8 @@ class BenchDiffusionConfig:
     """Actions to choose from."""
     rows: tuple[int, ...] = (1, 1000)
     """Observations in one call."""
-    updates: int = 200
-    """Timed updates of the score model."""
+    updates: int = 30
+    """Timed updates of the score model in one piece."""
 
     def __post_init__(self) -> None:
         at_least(1, width=self.width, blocks=self.blocks, batch_size=self.batch_size, updates=self.updates)

@@ -11,7 +11,7 @@ from corsdice.experiments.bench_configs import BenchDiffusionConfig
 from corsdice.experiments.bench_training import ACTIONS, OBSERVATIONS, product_limit
 from corsdice.report import terminal
 
-ROWS = 20_000
+ROWS, PIECES = 20_000, 5
 WIDTHS = (256, 256)
 """Of the critics that choose."""
 
@@ -47,7 +47,7 @@ def run(config: BenchDiffusionConfig) -> None:
 
 
 def training_speed(config: BenchDiffusionConfig) -> tuple[float, float]:
-    """Updates a second, and the FLOP/s of matrix products right before and after."""
+    """Updates a second, and the FLOP/s of matrix products in between: medians of short pieces in turn."""
     import jax
     import jax.numpy as jnp
 
@@ -63,10 +63,9 @@ def training_speed(config: BenchDiffusionConfig) -> tuple[float, float]:
         steps, batch = config.updates, config.batch_size
         return fit_chunk(network, steps, batch, fit, observations, actions, jnp.int32(0), steps, 1e-3, key)
 
-    limits = [product_limit(jax, jnp)]
-    seconds = timed(chunk)
-    limits.append(product_limit(jax, jnp))
-    return config.updates / seconds, statistics.mean(limits)
+    pieces = [(config.updates / timed(chunk), product_limit(jax, jnp)) for _ in range(PIECES)]
+    speeds, limits = zip(*pieces, strict=True)
+    return statistics.median(speeds), statistics.median(limits)
 
 
 def update_flops(config: BenchDiffusionConfig) -> float:
