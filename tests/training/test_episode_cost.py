@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from corsdice import envs
+from corsdice.algorithms.choice import UNJUDGED, better, judge, unjudged
 from corsdice.algorithms.episode_cost import episode_cost
 from corsdice.dynamics import STRANGE
 from corsdice.envs.simulate import simulate
@@ -67,8 +68,11 @@ def test_a_population_estimates_as_its_members_do_alone(trainer):
 
 
 def test_lambda_sees_the_doubt(logs, trainer):
-    """Two trainings that differ in what counts as strange alone: where all does, λ is larger."""
-    plan = plan_of("corsdice", logs, [60.0], chunk=100, options=SMALL | {"steps": 100})
+    """Two trainings that differ in what counts as strange alone: where all does, λ is larger.
+
+    No episode costs more than its 100 steps, which is within what is aimed at; with the doubt, of 99 more, all do.
+    """
+    plan = plan_of("corsdice", logs, [120.0], chunk=100, options=SMALL | {"steps": 100})
     multipliers = []
     for usual in (np.inf, 0.0):
         other = Trainer(plan, logs)
@@ -76,3 +80,44 @@ def test_lambda_sees_the_doubt(logs, trainer):
         other.advance()
         multipliers.append(float(other.outcome.states.multiplier[0]))
     assert multipliers[0] == 0 < multipliers[1]
+
+
+def test_the_best_safe_policy_ships_or_else_the_cheapest():
+    """In the order in which a run might meet them."""
+    so_far, shipped = unjudged({"w": jnp.float32(0)}, {}, {}), []
+    met = [
+        (1, None, None),  # as long as none is judged, the latest
+        (2, 3.0, 100.0),  # over what is aimed at, by 3
+        (3, 1.0, 50.0),  # by less
+        (4, 2.0, 900.0),
+        (5, -8.0, 10.0),  # safe
+        (6, -1.0, 20.0),  # safe, and returns more
+        (7, -9.0, 15.0),
+        (8, 0.5, 999.0),
+        (9, None, None),  # not judged
+    ]
+    for mark, violation, returned in met:
+        latest = unjudged({"w": jnp.float32(mark)}, {}, {})
+        if violation is not None:
+            latest = judge(latest, jnp.float32(violation), jnp.float32(returned), jnp.array(True))
+        so_far = better(so_far, latest)
+        shipped.append(int(so_far.actor["w"]))
+    assert shipped == [1, 2, 3, 3, 5, 6, 6, 6, 6]
+
+
+def test_only_the_second_half_is_judged_and_the_end_always(logs, trainer):
+    """An estimate each 20 of 50 steps, and a limit that everything meets: what ships was learned at 20, 40 or 49."""
+    options = SMALL | {"steps": 50, "estimate_every": 20}
+    halves = Trainer(plan_of("corsdice", logs, [1000.0], chunk=25, options=options), logs)
+    halves.logs = trainer.logs
+    halves.advance()
+    assert halves.outcome.states.choice.merit[0] == np.float32(UNJUDGED)
+    assert_same(halves.outcome.states.choice.actor, halves.outcome.states.learned["actor"])
+    halves.advance()
+    assert halves.outcome.states.choice.safe[0] == 1
+    assert halves.outcome.states.choice.merit[0] >= halves.outcome.states.cost.returned[0]
+    assert_same(halves.outcome.states.params["actor"], halves.outcome.states.choice.actor)
+
+
+def assert_same(tree, other):
+    jax.tree.map(np.testing.assert_array_equal, tree, other)

@@ -1,8 +1,8 @@
 """What ships of a run: the best policy by the estimates that λ moves on, of its second half.
 
 The policy follows λ late, and where α is small it may jump though λ hardly moves: a run may end on either side of its
-limit, while it has been just within it before. (BallRun, α = .03, limit 40: the last of two runs cost 58 and 66, the best
-of two others 33 and 27.)
+limit, while it has been just within it before. (BallRun, α = .03, limit 40: the last of two seeds cost 58 and 66, the
+best of them 33 and 27.)
 """
 
 from __future__ import annotations
