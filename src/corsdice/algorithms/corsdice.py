@@ -32,6 +32,7 @@ from corsdice.algorithms.contract import (
     in_deviations,
     move_multiplier,
     per_episode,
+    recent,
     weight_metrics,
 )
 from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_cost
@@ -124,8 +125,8 @@ def update(
         latest = judge(latest, violation, cost.returned, now & (step >= config.steps // 2))
     else:
         per_step = losses.corrected_mean(w, logs.raw_costs(batch), batch.terminals, hypers.discount)
-        cost = unknown_cost()._replace(value=per_episode(hypers, per_step))
-        violation = per_step - hypers.per_step_limit
+        cost = unknown_cost()._replace(value=recent(state.cost.value, per_episode(hypers, per_step)))
+        violation = (cost.value - hypers.episode_limit) / hypers.episode_per_step
     choice = better(state.choice, latest)
     after = state._replace(learned=params, target_q=target_q, optimiser=optimiser, cost=cost, choice=choice)
     if config.estimate != "none":

@@ -44,6 +44,8 @@ class State(NamedTuple):
     optimiser: Any
     multiplier: jax.Array
     """λ >= 0, in standard units."""
+    cost: jax.Array
+    """Of an episode, as estimated of late."""
 
 
 def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
@@ -56,7 +58,7 @@ def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
     }
     if config.bounded:
         params |= {"chi": config.critic().init(chi_key, s), "log_tau": jnp.zeros(())}
-    return State(params, ADAM.init(params), jnp.asarray(hypers.multiplier, jnp.float32))
+    return State(params, ADAM.init(params), jnp.asarray(hypers.multiplier, jnp.float32), jnp.zeros(()))
 
 
 def update(
@@ -93,11 +95,13 @@ def update(
     gradients, (terms, w, p) = jax.grad(total_loss, has_aux=True)(state.params)
     params, optimiser = descend(config, hypers, state.params, gradients, state.optimiser, step)
     per_step = losses.corrected_mean(w, costs, batch.terminals, discount, p)
+    cost = contract.recent(state.cost, contract.per_episode(hypers, per_step))
     multiplier = state.multiplier
     if config.constrained:
-        multiplier = contract.move_multiplier(config, hypers, logs, multiplier, per_step - hypers.per_step_limit)
-    metrics = terms | contract.cost_metrics(hypers, logs, multiplier, contract.per_episode(hypers, per_step))
-    return State(params, optimiser, multiplier), metrics | contract.weight_metrics(w)
+        violation = (cost - hypers.episode_limit) / hypers.episode_per_step
+        multiplier = contract.move_multiplier(config, hypers, logs, multiplier, violation)
+    metrics = terms | contract.cost_metrics(hypers, logs, multiplier, cost)
+    return State(params, optimiser, multiplier, cost), metrics | contract.weight_metrics(w)
 
 
 def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:
