@@ -53,7 +53,7 @@ def test_version(capsys):
         ((), "Expected one of {data, train, ope, select, evaluate, report, sweep, demo, doctor, reproduce, bench}"),
         (
             ("reproduce",),
-            "{random-mdp, four-rooms, constrained-mdp, ope, calibration, d4rl, selection}",
+            "{random-mdp, four-rooms, constrained-mdp, ope, calibration, d4rl, selection, actors, dsrl-advanced}",
         ),
         (("reproduce", "random-mdpp"), "Available subcommands: random-mdp"),
         (("reproduce", "random-mdp", "--runs", "many"), "--runs"),

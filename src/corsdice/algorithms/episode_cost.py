@@ -30,7 +30,7 @@ class EpisodeCost(NamedTuple):
     doubt: jax.Array
     """To be added if what is imagined and strange, beyond the share that logged states are, costs the most it can."""
     returned: jax.Array
-    """The same episode's return."""
+    """The same episode's return, over the scale of rewards."""
 
 
 def unknown_cost() -> EpisodeCost:
@@ -46,7 +46,7 @@ def episode_cost(
         return _imagined_cost(logs, logs.model, partial(actor.draw, params), key, imagined_rows)
     # Of a population one member after the other: the features are far larger than all else that it holds.
     returned, cost = sequential_vmap(partial(_extracted, actor))(logs, params, key)
-    return EpisodeCost(cost, jnp.zeros(()), returned)
+    return EpisodeCost(cost, jnp.zeros(()), returned / logs.units.reward_scale)
 
 
 def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array, rows: int) -> EpisodeCost:
@@ -57,7 +57,8 @@ def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array, rows: int
     strange = jax.vmap(partial(are_strange, model))(episodes.observations)
     excess = jnp.maximum((lived & strange).sum() / lived.sum() - STRANGE, 0.0)
     returned, cost = (lived[..., None] * episodes.values).sum(0).mean(0)
-    return EpisodeCost(cost, excess * lived.sum(0).mean() * logs.highest_cost, returned)
+    doubt = excess * lived.sum(0).mean() * logs.highest_cost
+    return EpisodeCost(cost, doubt, returned / logs.units.reward_scale)
 
 
 def _extracted(actor: Acts, logs: Logs, params: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -161,7 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         config = _parse(arguments)
-        return import_module(RUNNERS[type(config)]).run(config) or 0
+        told = import_module(RUNNERS[type(config)]).run(config)
+        return told if isinstance(told, int) else 0  # some tell what they have found, for those who call them in Python
     except UserError as error:
         if debug:
             raise
