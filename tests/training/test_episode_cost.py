@@ -106,7 +106,7 @@ def test_the_best_safe_policy_ships_or_else_the_cheapest():
 
 
 def test_only_the_second_half_is_judged_and_the_end_always(logs, trainer):
-    """An estimate each 20 of 50 steps, and a limit that everything meets: what ships was learned at 20, 40 or 49."""
+    """An estimate each 20 of 50 steps, and a limit that everything meets: what ships was learned at 40 or 49."""
     options = SMALL | {"steps": 50, "estimate_every": 20}
     halves = Trainer(plan_of("corsdice", logs, [1000.0], chunk=25, options=options), logs)
     halves.logs = trainer.logs

@@ -31,7 +31,7 @@ from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial, pena
 from corsdice.networks import VAE, Critic
 
 FIRST_STATES = 32
-"""At which a step looks for Q_c: λ adds up over steps, and the candidates of a whole batch took a third of the time."""
+"""At which a step looks for Q_c: λ adds up over steps, and a whole batch of them would double the candidates drawn."""
 
 
 @dataclass(frozen=True)
