@@ -19,7 +19,8 @@ ACTORS = {
     "best of a Gaussian": BestOf(Actor(2, (8,), 1, squash=True), (4,), caution=1.0),
     "diffused": DIFFUSED,
     "resampled": Resampled(DIFFUSED, (4,), critics=2, divergence="kl", candidates=5),
-    "guided": Guided(DIFFUSED, (4,), layer_norm=True, scale=2.0, candidates=3),
+    "guided": Guided(DIFFUSED, (4,), layer_norm=True, scale=0.5, candidates=3),
+    "guided-by-energy": Guided(DIFFUSED, (4,), by="energy"),
 }
 every_actor = pytest.mark.parametrize("actor", ACTORS.values(), ids=ACTORS)
 
@@ -108,6 +109,20 @@ def test_of_guided_candidates_the_one_of_the_largest_value_is_taken():
 
     assert (value(best) >= value(one) - 1e-3).mean() > 0.9
     assert (value(best) - value(one)).mean() > 0.1
+
+
+@pytest.mark.parametrize("by", ["denoising", "energy"])
+def test_the_scale_of_guidance_multiplies_the_shift_from_the_logs(by):
+    params, row = random_params(Guided(DIFFUSED, (4,), by=by), size=0.1), observations(1)[0]
+    noised, level = 0.1 * jax.random.normal(jax.random.key(1), (50, 2)), jnp.float32(1.0)
+
+    def expected(scale):
+        return Guided(DIFFUSED, (4,), scale=scale, by=by).expected(params, row)(noised, level)
+
+    logged = DIFFUSED.expected(params["behaviour"], row)(noised, level)
+    np.testing.assert_allclose(expected(0.0), logged, atol=1e-6)
+    assert jnp.abs(expected(1.0) - logged).max() > 0.01
+    np.testing.assert_allclose(expected(2.0) - logged, 2 * (expected(1.0) - logged), atol=1e-5)
 
 
 def test_a_candidate_is_moved_from_what_was_logged_by_its_reach_at_most():

@@ -2,13 +2,14 @@
 
 import csv
 import json
+from typing import get_args
 
 import pytest
 
 from corsdice.algorithms import by_name
 from corsdice.cli import main
 from corsdice.experiments.actors import summarise, way_to_act
-from corsdice.experiments.actors_config import ActorsConfig
+from corsdice.experiments.actors_config import ActorName, ActorsConfig
 from corsdice.experiments.bench_configs import BenchDiffusionConfig
 from corsdice.experiments.bench_diffusion import update_flops
 from corsdice.networks import Actor
@@ -25,7 +26,7 @@ def policy(actor, cost, estimated, failure=None):
 
 
 def test_every_way_to_act_is_an_option_of_its_algorithm():
-    config = ActorsConfig(actors=("gaussian", "mixture", "resampled", "guided", "selected"))
+    config = ActorsConfig(actors=get_args(ActorName))
     found = {}
     for name in config.actors:
         algorithm, options = way_to_act(config, name)
@@ -33,6 +34,7 @@ def test_every_way_to_act_is_an_option_of_its_algorithm():
     assert found["gaussian"] == Actor(2, (256, 256), 1, squash=True)
     assert found["mixture"].components > 1
     assert [found[name].candidates for name in ("resampled", "guided", "selected")] == [16, 1, 16]
+    assert found["guided-by-energy"].by == "energy"
     assert len(set(map(type, found.values()))) == 3
 
 

@@ -182,14 +182,21 @@ def maximum_mean_discrepancy(x: jax.Array, y: jax.Array, width: float) -> jax.Ar
 
 
 def denoising_loss(
-    velocity: jax.Array, actions: jax.Array, noise: jax.Array, signal: jax.Array, deviation: jax.Array
+    velocity: jax.Array,
+    actions: jax.Array,
+    noise: jax.Array,
+    signal: jax.Array,
+    deviation: jax.Array,
+    correction: jax.Array | float = 1.0,
 ) -> jax.Array:
-    """E‖v_θ - (α_t ε - σ_t a)‖² [n, A], a weighting of the noise-prediction loss E‖ε_θ - ε‖² by 1/α_t².
+    """E[w ‖v_θ - (α_t ε - σ_t a)‖²] [n, A], a weighting of the noise-prediction loss E‖ε_θ - ε‖² by 1/α_t².
 
     What is asked for is ε where there is little noise and -a where there is little else (Salimans and Ho, 2022): an
-    error of ε_θ would be divided by α_1 = .007 on its way to the action.
+    error of ε_θ would be divided by α_1 = .007 on its way to the action. With w(a|s) [n] it is least at the v of w π_D,
+    with none at that of the logs.
     """
-    return ((velocity - (signal * noise - deviation * actions)) ** 2).sum(-1).mean()
+    errors = ((velocity - (signal * noise - deviation * actions)) ** 2).sum(-1)
+    return (jax.lax.stop_gradient(correction) * errors).mean()
 
 
 def energy_loss(energy: jax.Array, correction: jax.Array) -> jax.Array:

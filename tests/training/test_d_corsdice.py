@@ -36,9 +36,10 @@ def test_all_members_share_a_model_that_nothing_moves(logs):
         jax.tree.map(lambda leaf, one: np.testing.assert_array_equal(leaf, jnp.stack([one, one])), found, fitted)
 
 
-def test_a_resumed_run_ends_bit_identical_and_fits_nothing_again(logs, tmp_path, monkeypatch):
-    """Guided: the energy learns, and its policy is told by files as well."""
-    guided = plan(logs, way="guide", estimate="none")
+@pytest.mark.parametrize("guidance", ["denoising", "energy"])
+def test_a_resumed_run_ends_bit_identical_and_fits_nothing_again(logs, tmp_path, monkeypatch, guidance):
+    """Guided: what guides learns, and its policy is told by files as well."""
+    guided = plan(logs, way="guide", guidance=guidance, estimate="none")
     whole = directory.train(tmp_path / "whole", guided, logs, "memory")
 
     def interrupt(step, rows, fresh):
@@ -50,7 +51,7 @@ def test_a_resumed_run_ends_bit_identical_and_fits_nothing_again(logs, tmp_path,
     monkeypatch.setattr(d_corsdice, "fit_actions", lambda *arguments: pytest.fail("fitted again"))
     resumed = directory.train(tmp_path / "part", guided, logs, "memory")
     jax.tree.map(np.testing.assert_array_equal, resumed.states, whole.states)
-    assert (jax.tree.leaves(whole.states.energy.params)[0] != 0).any()
+    assert all((leaf != 0).any() for leaf in jax.tree.leaves(whole.states.guide.optimiser.mu))
     loaded = corsdice.load(tmp_path / "part" / "policies" / guided.members[0].name)
     np.testing.assert_array_equal(loaded.predict(logs.observations[:5]), whole.policy(0).predict(logs.observations[:5]))
     again = directory.load_outcome(tmp_path / "part", logs)

@@ -91,7 +91,7 @@ def paper_settings(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, Any]
     if algorithm.module in (d_bc, d_corsdice):
         options |= SCORE_MODEL
     if algorithm.module is d_corsdice:
-        options |= {"way": "guide", "candidates": 32, "score_steps": 600_000, "score_rate": 3e-4}
+        options |= {"way": "guide", "guidance": "energy", "candidates": 32, "score_steps": 600_000, "score_rate": 3e-4}
     return options, {"learning_rate": 3e-4, "target_rate": 5e-4, "discount": 0.99, "multiplier_rate": 3e-4}
 
 

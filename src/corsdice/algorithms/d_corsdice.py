@@ -21,7 +21,7 @@ from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_
 from corsdice.algorithms.logs import Batch, Logs, draw_batch
 from corsdice.diffusion.actors import Guided, Resampled
 from corsdice.diffusion.guidance import learn_energy
-from corsdice.diffusion.score import Fit, begin, fit_actions
+from corsdice.diffusion.score import Fit, begin, begin_at, fit_actions, learn_actions
 
 COMPARED_ROWS = 8_000
 """Imagined to compare the policy with the mixture, from the same starts with the same noise."""
@@ -30,11 +30,13 @@ COMPARED_ROWS = 8_000
 @dataclass(frozen=True)
 class Config(corsdice.Config, d_bc.ScoreConfig):
     way: Literal["resample", "guide"] = "resample"
-    """Draw one of some logged-like candidates in proportion to w, or guide candidates by E[w] and take the best."""
+    """Draw one of some logged-like candidates in proportion to w, or guide candidates towards w and take the best."""
     candidates: int = 16
     """Actions to choose from."""
     guidance_scale: float = 1.0
     """τ, of the guidance."""
+    guidance: Literal["denoising", "energy"] = "denoising"
+    """Learned by denoising with weights w, or as the energy of the paper."""
     score_steps: int = 6_000
     """Of the model of the logged actions, at `score_rate`."""
     score_rate: float = 2e-3
@@ -45,7 +47,7 @@ class Config(corsdice.Config, d_bc.ScoreConfig):
         behaviour = self.diffused(actions)
         critics = self.widths, self.critics, self.layer_norm
         if self.way == "guide":
-            return Guided(behaviour, *critics, self.guidance_scale, self.candidates)
+            return Guided(behaviour, *critics, self.guidance_scale, self.candidates, self.guidance)
         return Resampled(behaviour, *critics, self.divergence, self.candidates)
 
     def fit_behaviour(self, logs: Logs) -> Any:
@@ -59,8 +61,8 @@ class State(NamedTuple):
     corsdice: corsdice.State
     behaviour: Any
     """Of the model of the logged actions; nothing moves it."""
-    energy: Fit | None
-    """Learns E = log E[w | a_t, s], where it guides."""
+    guide: Fit | None
+    """Learns where w leads from the logs, where something guides."""
     alpha: jax.Array
     gap: EpisodeCost
     """What the policy costs beyond the mixture, when they were last compared."""
@@ -68,30 +70,34 @@ class State(NamedTuple):
     @property
     def params(self) -> Params:
         """What guides is always the latest: there is one network for it."""
-        if self.energy is not None:
+        if self.guide is not None:
             return {"actor": self.acting(self.corsdice.learned["nu"], self.corsdice.target_q)}
         return {"actor": self.acting(self.corsdice.choice.nu, self.corsdice.choice.q)}
 
     def acting(self, nu: Params, q: Params) -> Params:
         """The policy by these critics."""
         values = {"behaviour": self.behaviour, "q": q}
-        if self.energy is not None:
-            return values | {"energy": self.energy.average}
+        if self.guide is not None:
+            return values | {"guide": self.guide.average}
         return values | {"nu": nu, "alpha": self.alpha}
 
 
 def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
     rows = logs.transitions
-    model_key, energy_key = jax.random.split(jax.random.fold_in(key, 2))
+    model_key, guide_key = jax.random.split(jax.random.fold_in(key, 2))
     diffused = config.diffused(rows.actions.shape[-1])
     behaviour = logs.behaviour
     if behaviour is None:  # the shapes alone are asked for, or a checkpoint will tell
         behaviour = diffused.init(model_key, rows.observations[:1])
-    energy = begin(diffused.score_net(1), energy_key, rows.observations, rows.actions)
+    guide = None
+    if config.way == "guide" and config.guidance == "energy":
+        guide = begin(diffused.score_net(1), guide_key, rows.observations, rows.actions)
+    elif config.way == "guide":
+        guide = begin_at(behaviour)
     return State(
         corsdice.init(config, hypers, logs, key),
         behaviour,
-        energy if config.way == "guide" else None,
+        guide,
         jnp.asarray(config.alpha_factor * hypers.alpha, jnp.float32),
         unknown_cost(),
     )
@@ -104,9 +110,11 @@ def update(
     held = hypers._replace(episode_limit=hypers.episode_limit - gap / (1 - config.margin))
     learned, metrics = corsdice.update(config, held, logs, state.corsdice, step, key)
     state = state._replace(corsdice=learned)
-    if state.energy is not None:
-        energy, metrics["energy_loss"] = _learn_energy(config, hypers, logs, state, step, jax.random.fold_in(key, 1))
-        state = state._replace(energy=energy)
+    if state.guide is not None:
+        guide, metrics["guide_loss"] = _learn_guide(
+            config, hypers, logs, state, state.guide, step, jax.random.fold_in(key, 1)
+        )
+        state = state._replace(guide=guide)
     if config.estimate == "closed-form":  # other estimates speak of π_w already
         now = (step > 0) & (step % (config.compare_every * config.estimate_every) == 0)
         compare_key = jax.random.fold_in(key, 2)
@@ -129,16 +137,17 @@ def _compare(config: Config, logs: Logs, state: State, key: jax.Array) -> Episod
     return jax.tree.map(jnp.subtract, ships, clone)
 
 
-def _learn_energy(
-    config: Config, hypers: Hypers, logs: Logs, state: State, step: jax.Array, key: jax.Array
+def _learn_guide(
+    config: Config, hypers: Hypers, logs: Logs, state: State, guide: Fit, step: jax.Array, key: jax.Array
 ) -> tuple[Fit, jax.Array]:
     batch_key, noise_key = jax.random.split(key)
     batch = draw_batch(logs, batch_key, config.score_batch, logs.rows)
-    network = config.diffused(batch.actions.shape[-1]).score_net(1)
+    diffused = config.diffused(batch.actions.shape[-1])
     w = semidice.policy_correction(config, hypers, state.corsdice.learned["nu"], state.corsdice.target_q, batch)
     rate = hypers.learning_rate * decay(config, step)
-    assert state.energy is not None
-    return learn_energy(network, state.energy, batch.observations, batch.actions, w, rate, noise_key)
+    if config.guidance == "energy":
+        return learn_energy(diffused.score_net(1), guide, batch.observations, batch.actions, w, rate, noise_key)
+    return learn_actions(diffused.network, guide, batch.observations, batch.actions, rate, noise_key, w)
 
 
 def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:

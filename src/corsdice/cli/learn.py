@@ -33,6 +33,7 @@ OPTIONS = (
     "way",
     "candidates",
     "guidance_scale",
+    "guidance",
     "score_width",
     "blocks",
     "score_batch",

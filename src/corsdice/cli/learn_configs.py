@@ -60,6 +60,8 @@ class TrainConfig:
     candidates: int | None = None
     """Of d-corsdice: actions to choose from; 16 unless said."""
     guidance_scale: float | None = None
+    guidance: Literal["denoising", "energy"] | None = None
+    """How guidance is learned: by denoising with weights w(a|s), or as the energy of the paper."""
     score_width: int | None = None
     """Of the model of the logged actions, of d-corsdice and its clones; 128 unless said."""
     blocks: int | None = None

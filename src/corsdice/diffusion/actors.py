@@ -120,7 +120,7 @@ class Resampled:
 
 @dataclass(frozen=True)
 class Guided:
-    """Candidates that are led by E = log E[w | a_t, s], and the one of the largest Q: guide-then-select (D-DICE).
+    """Candidates that are led from the logs towards π_w, and the one of the largest Q: guide-then-select (D-DICE).
 
     With one candidate and scale 1 it is π_w; with more it is greedier than what any estimate of w speaks of.
     """
@@ -132,22 +132,24 @@ class Guided:
     layer_norm: bool = False
     scale: float = 1.0
     candidates: int = 1
+    by: str = "denoising"
+    """What guides: a score model of w π_D, or the "energy" of the paper."""
 
     @property
     def actions(self) -> int:
         return self.behaviour.actions
 
     @property
-    def energy(self) -> ScoreNet:
-        return self.behaviour.score_net(1)
+    def guide(self) -> ScoreNet:
+        return self.behaviour.score_net(1) if self.by == "energy" else self.behaviour.network
 
     def init(self, key: jax.Array, observations: jax.Array) -> Any:
-        behaviour_key, q_key, energy_key = jax.random.split(key, 3)
+        behaviour_key, q_key, guide_key = jax.random.split(key, 3)
         actions = jnp.zeros((1, self.actions))
         return {
             "behaviour": self.behaviour.init(behaviour_key, observations),
             "q": _critic(self).init(q_key, _pairs(observations[:1], actions)),
-            "energy": begin(self.energy, energy_key, observations, actions).params,
+            "guide": begin(self.guide, guide_key, observations, actions).params,
         }
 
     def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array:
@@ -157,15 +159,26 @@ class Guided:
         return same_noise(lambda row, key: self.best(params, row, key), observations, self.candidates)
 
     def best(self, params: Any, observation: jax.Array, key: jax.Array) -> jax.Array:
-        logged = self.behaviour.expected(params["behaviour"], observation)
-        condition = self.energy.apply(params["energy"], observation, method="condition")
-
-        def predict(noised: jax.Array, level: jax.Array) -> jax.Array:
-            added = self.scale * guidance(self.energy, params["energy"], condition, noised, level)
-            return jnp.clip(logged(noised, level) + added, -1, 1)
-
-        candidates = self.behaviour.flow(predict, self.candidates, key)
+        candidates = self.behaviour.flow(self.expected(params, observation), self.candidates, key)
         return candidates[_values(self, params["q"], observation, candidates).argmax()]
+
+    def expected(self, params: Any, observation: jax.Array) -> Predict:
+        """E[a_0 | a_t, s] of the logs, and `scale` times what w shifts it by."""
+        logged = self.behaviour.expected(params["behaviour"], observation)
+        if self.by == "energy":
+            condition = self.guide.apply(params["guide"], observation, method="condition")
+
+            def shift(noised: jax.Array, level: jax.Array) -> jax.Array:
+                return guidance(self.guide, params["guide"], condition, noised, level)
+        else:
+            corrected = self.behaviour.expected(params["guide"], observation)
+            if self.scale == 1:
+                return corrected  # one network tells all
+
+            def shift(noised: jax.Array, level: jax.Array) -> jax.Array:
+                return corrected(noised, level) - logged(noised, level)
+
+        return lambda noised, level: jnp.clip(logged(noised, level) + self.scale * shift(noised, level), -1, 1)
 
 
 def each_row(

@@ -1,8 +1,10 @@
-"""Guidance: from the density of logged actions to that of π_w = w π_D, by the energy E = log E[w(a_0|s) | a_t, s].
+"""Guidance by the paper's energy E = log E[w(a_0|s) | a_t, s]: from the density of logged actions to π_w = w π_D.
 
     ∇ log π_t(a_t|s) = ∇ log π^D_t(a_t|s) + τ ∇ E(a_t, s, t)
 
 With τ = 1 and the right E this is the score of π_w at every noise level; a larger τ goes further (appendix D-CORSDICE).
+What is asked of E is its gradient, and what it learns from is its value: denoising with weights w, which learns the
+same shift of E[a_0 | a_t, s] itself (`score.learn_actions`), is nearer to π_w and quicker to act by.
 """
 
 from __future__ import annotations

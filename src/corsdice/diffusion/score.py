@@ -37,7 +37,10 @@ class Fit(NamedTuple):
 
 def begin(network: ScoreNet, key: jax.Array, observations: jax.Array, actions: jax.Array) -> Fit:
     """Rows [n, O] and [n, A] tell the shapes."""
-    params = network.init(key, observations[:1], actions[:1], jnp.zeros(1), method="start")
+    return begin_at(network.init(key, observations[:1], actions[:1], jnp.zeros(1), method="start"))
+
+
+def begin_at(params: Any) -> Fit:
     return Fit(params, params, ADAM.init(params))
 
 
@@ -88,14 +91,15 @@ def learn_actions(
     actions: jax.Array,
     rate: jax.Array | float,
     key: jax.Array,
+    correction: jax.Array | float = 1.0,
 ) -> tuple[Fit, jax.Array]:
-    """A step towards the density of these actions in these states."""
+    """A step towards the density of these actions in these states, or with w(a|s) [n] towards w times it."""
     noised = add_noise(actions, key)
     scales = signal(noised.half_log_snr), deviation(noised.half_log_snr)
 
     def loss(params: Any) -> jax.Array:
         velocity = apply_noised(network, params, observations, noised)
-        return losses.denoising_loss(velocity, actions, noised.noise, *scales)
+        return losses.denoising_loss(velocity, actions, noised.noise, *scales, correction)
 
     return learn(fit, loss, rate)
 

@@ -65,6 +65,7 @@ def way_to_act(config: ActorsConfig, actor: str) -> tuple[str, dict[str, Any]]:
     choice = {
         "resampled": {"way": "resample", "candidates": config.candidates},
         "guided": {"way": "guide", "candidates": 1},
+        "guided-by-energy": {"way": "guide", "guidance": "energy", "candidates": 1},
         "selected": {"way": "guide", "candidates": config.candidates},
     }
     return "d-corsdice", score | choice[actor]

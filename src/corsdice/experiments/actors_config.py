@@ -9,15 +9,16 @@ from typing import Literal
 from corsdice.experiments.bench_dsrl_config import EMBEDDED, ProtocolConfig
 from corsdice.experiments.checks import at_least, distinct
 
-ActorName = Literal["gaussian", "mixture", "resampled", "guided", "selected"]
+ActorName = Literal["gaussian", "mixture", "resampled", "guided", "guided-by-energy", "selected"]
 
 
 @dataclass(frozen=True)
 class ActorsConfig(ProtocolConfig):
-    """Estimated against true cost of CORSDICE with five ways to act: is what was estimated what ships?
+    """Estimated against true cost of CORSDICE with six ways to act: is what was estimated what ships?
 
-    One Gaussian through tanh, a mixture, and a model of the logged actions: resampled by w, guided by it, or guided
-    with the best candidate selected. Run it again with the same options to go on from where it was stopped.
+    One Gaussian through tanh, a mixture, and a model of the logged actions: resampled by w, guided by it, by the
+    paper's energy, or guided with the best candidate selected. Run it again with the same options to go on from where
+    it was stopped.
     """
 
     out: Path = Path("out/actors")
