@@ -58,6 +58,28 @@ def test_a_resumed_run_ends_bit_identical_and_fits_nothing_again(logs, tmp_path,
     jax.tree.map(np.testing.assert_array_equal, again.states, whole.states)
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_what_ships_is_chosen_by_estimates_of_the_policy_itself(logs, monkeypatch, sign):
+    """Judged at the updates 10 and 19, here by the size of its ν, one way or the other: the mixture is not asked."""
+    jax.clear_caches()  # a program of the same settings has the other sign in it
+
+    def merit(nu):
+        return sign * sum(jnp.abs(leaf).sum() for leaf in jax.tree.leaves(nu))
+
+    def own(actor, logs, params, key, rows):
+        return EpisodeCost(jnp.float32(0), jnp.float32(0), merit(params["nu"]), jnp.float32(0))
+
+    monkeypatch.setattr(d_corsdice, "episode_cost", own)
+    trainer = Trainer(plan_of("d-corsdice", logs, [1e6], chunk=1, options=FEW), logs)
+    met = []
+    while not trainer.outcome.done:
+        trainer.advance()
+        met.append(jax.tree.map(lambda leaf: leaf[0], trainer.outcome.states))
+    best = max((met[10], met[19]), key=lambda state: float(merit(state.corsdice.learned["nu"])))
+    jax.tree.map(np.testing.assert_array_equal, met[-1].choice.nu, best.corsdice.learned["nu"])
+    jax.tree.map(np.testing.assert_array_equal, met[-1].params["actor"]["q"], best.corsdice.target_q)
+
+
 def test_lambda_answers_to_what_the_policy_costs_beyond_the_mixture(logs):
     """One step from the same state: the dearer the policy is said to be, the further λ rises; the limit stays."""
     trainer = Trainer(plan(logs), logs)
@@ -67,10 +89,10 @@ def test_lambda_answers_to_what_the_policy_costs_beyond_the_mixture(logs):
     update = jax.jit(
         lambda state: d_corsdice.update(config, hypers, trainer.logs, state, jnp.int32(1), jax.random.key(0))
     )
-    base = state.corsdice._replace(multiplier=jnp.float32(1.0), cost=EpisodeCost(jnp.float32(36.0), *jnp.zeros(2)))
+    base = state.corsdice._replace(multiplier=jnp.float32(1.0), cost=EpisodeCost(jnp.float32(36.0), *jnp.zeros(3)))
     found = {}
     for gap in (-20.0, 0.0, 20.0):
-        before = state._replace(corsdice=base, gap=EpisodeCost(jnp.float32(gap), *jnp.zeros(2)))
+        before = state._replace(corsdice=base, gap=EpisodeCost(jnp.float32(gap), *jnp.zeros(3)))
         after, metrics = update(before)
         found[gap] = float(after.corsdice.multiplier)
         assert metrics["estimated_cost"] == pytest.approx(36.0 + gap)

@@ -7,7 +7,9 @@ import pytest
 
 from corsdice import envs
 from corsdice.algorithms.choice import UNJUDGED, better, judge, unjudged
-from corsdice.algorithms.episode_cost import episode_cost
+from corsdice.algorithms.contract import decay, move_multiplier
+from corsdice.algorithms.corsdice import judged
+from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost
 from corsdice.dynamics import STRANGE
 from corsdice.envs.simulate import simulate
 from corsdice.training.run import Trainer, plan_of
@@ -82,6 +84,33 @@ def test_lambda_sees_the_doubt(logs, trainer):
     assert multipliers[0] == 0 < multipliers[1]
 
 
+def test_lambda_gets_beyond_its_scale_where_it_has_to(logs, trainer):
+    """A run that is over its limit from the first step to the last: by steps of one size λ would end at the scale."""
+    config, hypers = trainer.plan.config, of_the_first(trainer)
+    scale, far_over = hypers.alpha / (1 - hypers.discount), jnp.float32(1e3)
+
+    def step(multiplier, number):
+        slowing = hypers._replace(multiplier_rate=hypers.multiplier_rate * decay(config, number))
+        after = move_multiplier(config, slowing, trainer.logs, multiplier, far_over)
+        return after, after - multiplier
+
+    end, steps = jax.lax.scan(step, jnp.float32(0.0), jnp.arange(config.steps))
+    full = steps / decay(config, jnp.arange(config.steps))
+    low = jnp.cumsum(steps) < scale / 3
+    assert 0 < low.sum() < config.steps
+    np.testing.assert_allclose(full[low], full[0], rtol=1e-2)
+    assert end > 2 * scale
+
+
+def test_what_is_safe_by_less_than_its_error_is_not_safe(logs, trainer):
+    config, hypers = trainer.plan.config, of_the_first(trainer)._replace(episode_limit=20.0)
+    policy = unjudged({}, {}, {})
+    for error, safe in ((0.0, 1.0), (0.9, 1.0), (1.1, 0.0)):  # 18 is aimed at
+        cost = EpisodeCost(*map(jnp.float32, (17.0, 0.0, 5.0, error)))
+        found = judged(config, hypers, trainer.logs, policy, cost, jnp.int32(config.steps - 1), jnp.array(True))
+        assert found.safe == safe
+
+
 def test_the_best_safe_policy_ships_or_else_the_cheapest():
     """In the order in which a run might meet them."""
     so_far, shipped = unjudged({"w": jnp.float32(0)}, {}, {}), []
@@ -117,6 +146,10 @@ def test_only_the_second_half_is_judged_and_the_end_always(logs, trainer):
     assert halves.outcome.states.choice.safe[0] == 1
     assert halves.outcome.states.choice.merit[0] >= halves.outcome.states.cost.returned[0]
     assert_same(halves.outcome.states.params["actor"], halves.outcome.states.choice.actor)
+
+
+def of_the_first(trainer):
+    return jax.tree.map(lambda leaf: leaf[0], trainer.hypers)
 
 
 def assert_same(tree, other):

@@ -29,6 +29,8 @@ Metrics = dict[str, jax.Array]
 
 
 USUAL_STEPS = 20_000
+GROWTH = 3.0
+"""Of λ's steps with λ, where it is large."""
 RECENT = 0.01
 """The part of the latest batch in an average over batches."""
 
@@ -119,13 +121,19 @@ def move_multiplier(
 
     In standard units: what λ has to outweigh is a sum over 1/(1-γ) steps, and w depends on (r - λc)/α alone, so λ is
     of the order of α/(1-γ). It moves on that scale by the violation in deviations of the cost, held to a tenth of one:
-    the critics need time to follow. A short run has the same way to go: the fewer its steps, the longer they are.
+    the critics need time to follow. Half of a tight limit may be far less than that tenth, and is then as much. A short
+    run has the same way to go: the fewer its steps, the longer they are.
+
+    Where the limit is tight or α small, λ is far above that scale: from a third of it on, steps grow with λ itself. By
+    steps of one size alone a run cannot get beyond α/(1-γ), and on point-ridge and HalfCheetahVelocity ended there.
     """
     if not config.standardise:
         return jnp.maximum(0.0, multiplier + hypers.multiplier_rate * violation)
-    step = hypers.multiplier_rate * USUAL_STEPS / config.steps
-    step *= jnp.clip(in_deviations(hypers, logs, violation), -0.1, 0.1)
-    return jnp.maximum(0.0, multiplier + step * hypers.alpha / (1 - hypers.discount))
+    relative = in_deviations(hypers, logs, violation)
+    much = jnp.clip(in_deviations(hypers, logs, hypers.per_step_limit) / 2, 0.01, 0.1)
+    step = 0.1 * jnp.clip(relative / much, -1.0, 1.0) * hypers.multiplier_rate * USUAL_STEPS / config.steps
+    scale = jnp.maximum(hypers.alpha / (1 - hypers.discount), GROWTH * multiplier)
+    return jnp.maximum(0.0, multiplier + step * scale)
 
 
 def recent(average: jax.Array, latest: jax.Array) -> jax.Array:

@@ -122,7 +122,7 @@ def update(
         clone = config.clone(batch.actions.shape[-1])
         cost = jax.lax.cond(now, lambda: episode_cost(clone, logs, params["actor"], actor_key), lambda: state.cost)
         violation = excess(config, hypers, logs, cost)
-        latest = judge(latest, violation, cost.returned, now & (step >= config.steps // 2))
+        latest = judged(config, hypers, logs, latest, cost, step, now)
     else:
         per_step = losses.corrected_mean(w, logs.raw_costs(batch), batch.terminals, hypers.discount)
         cost = unknown_cost()._replace(value=recent(state.cost.value, per_episode(hypers, per_step)))
@@ -143,6 +143,17 @@ def update(
 def excess(config: Config, hypers: Hypers, logs: Logs, cost: EpisodeCost) -> jax.Array:
     """By how much an episode is over what is aimed at, a raw cost a step."""
     return (cost.value + cost.doubt - (1 - config.margin) * hypers.episode_limit) / len(logs.episode)
+
+
+def judged(
+    config: Config, hypers: Hypers, logs: Logs, policy: Choice, cost: EpisodeCost, step: jax.Array, now: jax.Array
+) -> Choice:
+    """With the merit that an estimate made now gives it, in a run's second half.
+
+    Of several estimates the choice takes the luckiest, hence safe is what is safe with a standard error more.
+    """
+    violation = excess(config, hypers, logs, cost._replace(value=cost.value + cost.error))
+    return judge(policy, violation, cost.returned, now & (step >= config.steps // 2))
 
 
 def damped(config: Config, hypers: Hypers, logs: Logs, state: State) -> jax.Array:

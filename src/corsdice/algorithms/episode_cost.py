@@ -31,11 +31,13 @@ class EpisodeCost(NamedTuple):
     """To be added if what is imagined and strange, beyond the share that logged states are, costs the most it can."""
     returned: jax.Array
     """The same episode's return, over the scale of rewards."""
+    error: jax.Array
+    """Standard error of what is imagined; 0 of the closed form, which does not tell it."""
 
 
 def unknown_cost() -> EpisodeCost:
     """Before the first estimate."""
-    return EpisodeCost(*jnp.zeros(3))
+    return EpisodeCost(*jnp.zeros(4))
 
 
 def episode_cost(
@@ -46,7 +48,7 @@ def episode_cost(
         return _imagined_cost(logs, logs.model, partial(actor.draw, params), key, imagined_rows)
     # Of a population one member after the other: the features are far larger than all else that it holds.
     returned, cost = sequential_vmap(partial(_extracted, actor))(logs, params, key)
-    return EpisodeCost(cost, jnp.zeros(()), returned / logs.units.reward_scale)
+    return EpisodeCost(cost, jnp.zeros(()), returned / logs.units.reward_scale, jnp.zeros(()))
 
 
 def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array, rows: int) -> EpisodeCost:
@@ -56,9 +58,11 @@ def _imagined_cost(logs: Logs, model: Model, act: Act, key: jax.Array, rows: int
     episodes, lived = imagine(model, act, starts, steps, key)
     strange = jax.vmap(partial(are_strange, model))(episodes.observations)
     excess = jnp.maximum((lived & strange).sum() / lived.sum() - STRANGE, 0.0)
-    returned, cost = (lived[..., None] * episodes.values).sum(0).mean(0)
+    sums = (lived[..., None] * episodes.values).sum(0)
+    returned, cost = sums.mean(0)
+    error = sums[:, 1].std() / jnp.sqrt(len(starts))
     doubt = excess * lived.sum(0).mean() * logs.highest_cost
-    return EpisodeCost(cost, doubt, returned / logs.units.reward_scale)
+    return EpisodeCost(cost, doubt, returned / logs.units.reward_scale, error)
 
 
 def _extracted(actor: Acts, logs: Logs, params: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
