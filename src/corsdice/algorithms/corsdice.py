@@ -35,7 +35,7 @@ from corsdice.algorithms.contract import (
     recent,
     weight_metrics,
 )
-from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_cost
+from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_cost, upper
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial
 
 
@@ -141,19 +141,18 @@ def update(
 
 
 def excess(config: Config, hypers: Hypers, logs: Logs, cost: EpisodeCost) -> jax.Array:
-    """By how much an episode is over what is aimed at, a raw cost a step."""
-    return (cost.value + cost.doubt - (1 - config.margin) * hypers.episode_limit) / len(logs.episode)
+    """By how much an episode is over what is aimed at, a raw cost a step.
+
+    With a standard error more: of several estimates what ships has the luckiest.
+    """
+    return (upper(cost) - (1 - config.margin) * hypers.episode_limit) / len(logs.episode)
 
 
 def judged(
     config: Config, hypers: Hypers, logs: Logs, policy: Choice, cost: EpisodeCost, step: jax.Array, now: jax.Array
 ) -> Choice:
-    """With the merit that an estimate made now gives it, in a run's second half.
-
-    Of several estimates the choice takes the luckiest, hence safe is what is safe with a standard error more.
-    """
-    violation = excess(config, hypers, logs, cost._replace(value=cost.value + cost.error))
-    return judge(policy, violation, cost.returned, now & (step >= config.steps // 2))
+    """With the merit that an estimate made now gives it, in a run's second half."""
+    return judge(policy, excess(config, hypers, logs, cost), cost.returned, now & (step >= config.steps // 2))
 
 
 def damped(config: Config, hypers: Hypers, logs: Logs, state: State) -> jax.Array:

@@ -20,7 +20,7 @@ from corsdice.actors import Acts
 from corsdice.algorithms import corsdice, d_bc, semidice
 from corsdice.algorithms.choice import Choice, better, unjudged
 from corsdice.algorithms.contract import Hypers, Metrics, Params, decay
-from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_cost
+from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_cost, upper
 from corsdice.algorithms.logs import Batch, Logs, draw_batch
 from corsdice.diffusion.actors import Guided, Resampled
 from corsdice.diffusion.guidance import learn_energy
@@ -109,8 +109,7 @@ def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
 def update(
     config: Config, hypers: Hypers, logs: Logs, state: State, step: jax.Array, key: jax.Array
 ) -> tuple[State, Metrics]:
-    gap = state.gap.value + state.gap.doubt
-    held = hypers._replace(episode_limit=hypers.episode_limit - gap / (1 - config.margin))
+    held = hypers._replace(episode_limit=hypers.episode_limit - upper(state.gap) / (1 - config.margin))
     learned, metrics = corsdice.update(config, held, logs, state.corsdice, step, key)
     state = state._replace(corsdice=learned)
     if state.guide is not None:

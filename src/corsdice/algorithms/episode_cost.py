@@ -35,6 +35,11 @@ class EpisodeCost(NamedTuple):
     """Standard error of what is imagined; 0 of the closed form, which does not tell it."""
 
 
+def upper(cost: EpisodeCost) -> jax.Array:
+    """What the limit is held against."""
+    return cost.value + cost.doubt + cost.error
+
+
 def unknown_cost() -> EpisodeCost:
     """Before the first estimate."""
     return EpisodeCost(*jnp.zeros(4))
