@@ -159,6 +159,7 @@ def plan_for(config: D4rlTableConfig, algorithm: str, dataset: Dataset) -> Plan:
     # The paper's α is in the unit of the raw reward; ours in deviations of it times 1/(1-γ).
     unit = (1 - DISCOUNT) / float(split(dataset, holdout)[0].rewards.std())
     options = {"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size, "waves": 1}
+    options["layer_norm"] = config.layer_norm
     if algorithm in WITH_BETA:
         options["balance"] = config.beta
     return plan_of(

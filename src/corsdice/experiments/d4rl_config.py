@@ -39,6 +39,8 @@ class D4rlTableConfig:
     """Updates of each policy; a million in the paper."""
     widths: tuple[int, ...] = (256, 256)
     batch_size: int = 256
+    layer_norm: bool = True
+    """In the critics, as in the paper: α is so small here that without it values grow without end."""
     episodes: int = 10
     """Simulated episodes of each policy."""
     collect_steps: int = 1_000_000
@@ -87,6 +89,7 @@ class D4rlTableConfig:
             "steps": self.steps,
             "widths": list(self.widths),
             "batch_size": self.batch_size,
+            "layer_norm": self.layer_norm,
             "episodes": self.episodes,
             "logs": str(file) if file else self.collection(robot_of(task).name),
         }
