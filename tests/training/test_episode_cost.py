@@ -102,6 +102,16 @@ def test_lambda_gets_beyond_its_scale_where_it_has_to(logs, trainer):
     assert end > 2 * scale
 
 
+def test_a_batch_without_any_weight_tells_nothing_and_breaks_nothing(logs):
+    """χ² and an α so small that w is 0 in whole batches: diagnosed are the others, and training goes on."""
+    options = SMALL | {"steps": 20, "layer_norm": True}
+    small = Trainer(plan_of("f-dvl", logs, [20.0], alphas=[1e-4], chunk=1, options=options), logs)
+    seen = [small.advance()[-1] for _ in range(20)]
+    assert any(row["mean_policy_correction"] == 0 for row in seen)
+    assert not small.outcome.failures
+    assert all(np.isfinite(row["estimated_cost"]) for row in seen)
+
+
 def test_what_is_safe_by_less_than_its_error_is_not_safe(logs, trainer):
     config, hypers = trainer.plan.config, of_the_first(trainer)._replace(episode_limit=20.0)
     policy = unjudged({}, {}, {})

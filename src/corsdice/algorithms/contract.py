@@ -140,9 +140,10 @@ def recent(average: jax.Array, latest: jax.Array) -> jax.Array:
     """Of estimates by single batches, for λ: its steps are held to a size, and held to it a mean becomes a median.
 
     Where few rows have most of the weight that median is far below: on BallRun COptiDICE's λ fell to 0 while its
-    estimates were at 19 for a limit of 10.
+    estimates were at 19 for a limit of 10. A batch in which no row has any weight, as χ² makes some where α is small,
+    has 0/0 for an estimate, and tells nothing.
     """
-    return average + RECENT * (latest - average)
+    return jnp.where(jnp.isnan(latest), average, average + RECENT * (latest - average))
 
 
 def in_deviations(hypers: Hypers, logs: Logs, cost: jax.Array) -> jax.Array:

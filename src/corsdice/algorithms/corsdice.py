@@ -38,6 +38,9 @@ from corsdice.algorithms.contract import (
 from corsdice.algorithms.episode_cost import EpisodeCost, episode_cost, unknown_cost, upper
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial
 
+TINY = 1e-6
+"""Instead of the mean of w(a|s), where no row of a batch has any."""
+
 
 @dataclass(frozen=True)
 class Config(semidice.Config):
@@ -108,7 +111,9 @@ def update(
         terms, w = semi.losses, semi.policy_correction
         state_correction = jnp.ones_like(w)
         if config.estimate == "networks":
-            extracted, state_correction = _extraction(config, hypers, params, batch, initial, w / w.mean())
+            extracted, state_correction = _extraction(
+                config, hypers, params, batch, initial, w / jnp.maximum(w.mean(), TINY)
+            )
             terms = terms | extracted
         return jnp.sum(jnp.stack(list(terms.values()))), (terms, w, state_correction)
 
