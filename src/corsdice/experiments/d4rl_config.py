@@ -40,7 +40,7 @@ class D4rlTableConfig:
     widths: tuple[int, ...] = (256, 256)
     batch_size: int = 256
     layer_norm: bool = True
-    """In the critics, as in the paper: α is so small here that without it values grow without end."""
+    """In the critics, as in the paper; without it XQL's weights overflow at this α."""
     episodes: int = 10
     """Simulated episodes of each policy."""
     collect_steps: int = 1_000_000
