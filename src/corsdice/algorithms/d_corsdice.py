@@ -4,7 +4,7 @@ What is estimated is then what ships. ν, Q, λ and a mixture are learned as COR
 once, before the first update, for all α, limits and seeds. λ must answer to the cost of the policy that ships, whose
 actions are dear to draw: the mixture's cost is estimated often, and seldom the policy's own; how much more it is than
 the mixture's is taken off the limit that the mixture is held to. What ships is chosen by the policy's own estimates
-alone: the mixture follows the critics late, and what it says of them is old (point-run: 4.7 said, 14 true).
+alone: the mixture follows the critics late, and what it says of them is old (a policy of point-run cost 14 at 5).
 """
 
 from __future__ import annotations
