@@ -73,7 +73,6 @@ def test_making_one_says_nothing_and_leaves_no_file(task, tmp_path, monkeypatch,
 
 
 def test_without_mujoco_the_remedy_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "corsdice.envs.mujoco")
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(UserError, match=r"mujoco is not installed: pip install 'corsdice\[mujoco\]'"):
         gymnasium.make(VELOCITY_TASKS["hopper"].id)

@@ -1,5 +1,7 @@
 """DSRL's simulators, really stepped where they are installed (`make sim`; CI does)."""
 
+import subprocess
+import sys
 from contextlib import closing
 from importlib.util import find_spec
 
@@ -129,11 +131,37 @@ def test_traffic_differs_between_episodes_and_is_repeatable():
 
 def test_a_missing_simulator_is_one_clear_line(monkeypatch):
     monkeypatch.setattr("corsdice.envs.suites.safety.find_spec", lambda name: None)
-    monkeypatch.delitem(__import__("sys").modules, "safety_gymnasium", raising=False)
+    monkeypatch.delitem(sys.modules, "safety_gymnasium", raising=False)
     with pytest.raises(UserError, match="safety-gymnasium is not installed: `make sim` installs the simulators"):
         make("PointGoal1")
     found = try_out("safety-gymnasium", "PointGoal1")
     assert found.problem.startswith("UserError: safety-gymnasium is not installed")
+
+
+WITHOUT_SIMULATORS = """
+import pkgutil, sys
+from importlib import import_module
+missing = ("bullet_safety_gym", "metadrive", "mujoco", "pybullet", "pybullet_envs", "safety_gymnasium")
+sys.modules.update(dict.fromkeys(missing))  # importing one of them is now an ImportError
+import corsdice.envs
+for module in pkgutil.walk_packages(corsdice.envs.__path__, "corsdice.envs."):
+    import_module(module.name)
+for task in ("BallRun", "PointGoal1", "easysparse", "corsdice.envs.mujoco:corsdice/HopperVelocity-v0"):
+    try:
+        corsdice.envs.make(task)
+    except corsdice.errors.UserError as error:
+        print(error)
+"""
+
+
+def test_without_simulators_every_module_is_imported_and_each_says_what_installs_it():
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_SIMULATORS], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    bullet, safety, drive, walker = ran.stdout.splitlines()
+    for said, package in ((bullet, "bullet_safety_gym"), (safety, "safety-gymnasium"), (drive, "metadrive")):
+        assert said.startswith(package)
+        assert said.endswith("is not installed: `make sim` installs the simulators")
+    assert walker == "mujoco is not installed: pip install 'corsdice[mujoco]'"
 
 
 def test_tasks_are_found_by_every_name():

@@ -26,7 +26,7 @@ PACKAGES = {
 VELOCITY_IDS = tuple(
     f"corsdice.envs.mujoco:corsdice/{body}Velocity-v0" for body in ("Hopper", "Walker2d", "HalfCheetah")
 )
-"""Named here, since the module that has them cannot be imported where MuJoCo is missing."""
+"""Named here, since the module that has them cannot be imported where Gymnasium is missing."""
 
 
 class Finding(NamedTuple):

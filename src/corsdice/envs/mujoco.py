@@ -18,9 +18,8 @@ from corsdice.errors import UserError
 
 try:
     import gymnasium
-    import mujoco
 except ImportError as error:
-    raise UserError(f"{error.name} is not installed: pip install 'corsdice[mujoco]'") from error
+    raise UserError("gymnasium is not installed: pip install 'corsdice[mujoco]'") from error
 
 HORIZON = 1000
 
@@ -68,6 +67,10 @@ def version_4_is_meant() -> Iterator[None]:
 
     Of that MuJoCo would also keep a log file, in whatever directory the process runs.
     """
+    try:
+        import mujoco
+    except ImportError as error:
+        raise UserError("mujoco is not installed: pip install 'corsdice[mujoco]'") from error
     said: list[str] = []
     handler = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(said.append)

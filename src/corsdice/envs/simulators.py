@@ -21,7 +21,7 @@ SUITES = {
     "safety-gymnasium": "corsdice.envs.suites.safety",
     "metadrive": "corsdice.envs.suites.drive",
 }
-"""Imported when a task of it is asked for: each may patch a package, and two of them take seconds."""
+"""Imported when a task of it is asked for: they need Gymnasium, which is an extra."""
 
 
 def make(name: str) -> Env:

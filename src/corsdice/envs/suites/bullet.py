@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from corsdice.data.dsrl import DsrlTask
@@ -32,19 +34,20 @@ def _silence(number: int) -> Iterator[None]:
         os.close(real)
 
 
-try:
-    import gymnasium
-
-    with _silence(2), os.fdopen(os.dup(2), "w") as stream, redirect_stderr(stream):
-        from bullet_safety_gym.envs import builder
-except ImportError as error:
-    raise UserError(f"{error.name} is not installed: `make sim` installs the simulators") from error
-
-builder.RedirectStream = lambda stream: _silence(1)
-
-
 def make(task: DsrlTask) -> gymnasium.Env[Any, Any]:
+    _enter()
     return OwnRandomness(gymnasium.make(task.id).unwrapped)
+
+
+@cache
+def _enter() -> None:
+    """Imports the package, which registers its tasks, and silences it from outside."""
+    try:
+        with _silence(2), os.fdopen(os.dup(2), "w") as stream, redirect_stderr(stream):
+            from bullet_safety_gym.envs import builder
+    except ImportError as error:
+        raise UserError(f"{error.name} is not installed: `make sim` installs the simulators") from error
+    builder.RedirectStream = lambda stream: _silence(1)
 
 
 class OwnRandomness(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -61,7 +61,7 @@ class CostInInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def _enter() -> None:
     """Makes `safety_gymnasium.builder` and the velocity tasks importable."""
-    if "safety_gymnasium" in sys.modules:
+    if sys.modules.get("safety_gymnasium"):
         return
     spec = find_spec("safety_gymnasium")
     if spec is None:
@@ -70,9 +70,11 @@ def _enter() -> None:
     try:
         with _array_defaults():
             import_module("safety_gymnasium.builder")
-    except BaseException:
+    except BaseException as error:
         for name in [name for name in sys.modules if name.partition(".")[0] == "safety_gymnasium"]:
             del sys.modules[name]
+        if isinstance(error, ModuleNotFoundError):
+            raise UserError(f"{error.name} is not installed: `make sim` installs the simulators") from error
         raise
     _index_joints_by_numbers()
     _plain_sky()
