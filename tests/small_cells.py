@@ -34,7 +34,7 @@ def work(cell, logs):
     options = {"steps": STEPS, "widths": (8,), "batch_size": 16}
     plan = plan_of(cell.algorithm, logs, [60.0], horizon=100, chunk=CHUNK, options=options)
     outcome = directory.train(cell.out / cell.algorithm, plan, logs, "memory")
-    action = outcome.policy(0).predict(np.zeros(3), deterministic=True)
+    action = outcome.policy(0).seed(0).predict(np.zeros(3))
     steps = [row["step"] for row in directory.read_metrics(cell.out / cell.algorithm)]
     write_json(cell.out / f"{cell.algorithm}.json", {"action": action.tolist(), "steps": steps})
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare, norm
 
 from corsdice.divergences import DIVERGENCES
-from corsdice.networks import LOG_STD_RANGE, SQUASH_MARGIN, Actor, Critic, Mixture, draw, log_likelihood, mode
+from corsdice.networks import LOG_STD_RANGE, SQUASH_MARGIN, Actor, Critic, Mixture, draw, log_likelihood
 from corsdice.tabular import float64
 
 squashed_or_clipped = pytest.mark.parametrize("squash", [True, False], ids=["squashed", "clipped"])
@@ -180,15 +180,6 @@ def test_the_gradient_on_a_bound_is_right_in_the_far_tail():
         assert found == pytest.approx(expected, rel=4 * z**2 / 2 * np.finfo(np.float32).eps)
 
 
-@squashed_or_clipped
-def test_the_mode_is_the_centre_of_the_most_probable_component(squash):
-    logits = jnp.array([[0.0, 1.0, -2.0], [3.0, 1.0, -2.0]])
-    means = jnp.array([[0.1, -0.4], [0.6, 2.0], [5.0, 5.0]])
-    mixture = Mixture(logits, jnp.broadcast_to(means, (2, 3, 2)), jnp.zeros((2, 3, 2)))
-    expected = np.tanh(means[jnp.array([1, 0])]) if squash else np.array([[0.6, 1.0], [0.1, -0.4]])
-    np.testing.assert_allclose(mode(mixture, squash=squash), expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("lead", [(), (5,), (2, 5)])
 def test_an_actor_gives_a_mixture_for_each_observation(lead):
     actor = Actor(actions=2, widths=(8,), components=3)
@@ -196,14 +187,14 @@ def test_an_actor_gives_a_mixture_for_each_observation(lead):
     def everything(observations, actions, key):
         mixture = actor.apply(actor.init(key, observations), observations)
         likelihood = log_likelihood(mixture, actions, squash=False)
-        return mixture, likelihood, draw(mixture, key, squash=False), mode(mixture, squash=False)
+        return mixture, likelihood, draw(mixture, key, squash=False)
 
     inputs = (jnp.ones((*lead, 4)), jnp.ones((*lead, 2)), jax.random.key(0))
-    mixture, likelihood, drawn, centre = jax.eval_shape(everything, *inputs)
+    mixture, likelihood, drawn = jax.eval_shape(everything, *inputs)
     assert mixture.logits.shape == (*lead, 3)
     assert mixture.means.shape == mixture.log_stds.shape == (*lead, 3, 2)
     assert likelihood.shape == lead
-    assert drawn.shape == centre.shape == (*lead, 2)
+    assert drawn.shape == (*lead, 2)
 
 
 def test_components_start_apart_within_the_box_and_one_alone_starts_in_the_middle():

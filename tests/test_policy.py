@@ -66,7 +66,7 @@ def test_what_is_loaded_is_what_was_saved_bit_for_bit(squash, tmp_path):
     assert loaded.about == policy.about
     jax.tree.map(np.testing.assert_array_equal, loaded.params, policy.params)
     rows = observations(50, 3)
-    np.testing.assert_array_equal(loaded.predict(rows, seed=5), policy.predict(rows, seed=5))
+    np.testing.assert_array_equal(loaded.seed(5).predict(rows), policy.seed(5).predict(rows))
     again = loaded.save(tmp_path / "again")
     for suffix in (".json", ".safetensors"):
         assert written.with_name(written.stem + suffix).read_bytes() == again.with_suffix(suffix).read_bytes()
@@ -92,13 +92,13 @@ def test_observations_and_actions_of_more_dimensions_keep_their_shapes(tmp_path)
     assert policy.predict(observations(5, 2, 3)).shape == (5, 2, 2)
     flat = Policy(policy.actor, policy.params, policy.about | {"observation_shape": [6], "action_shape": [4]})
     rows = observations(5, 2, 3)
-    np.testing.assert_array_equal(policy.predict(rows).reshape(5, 4), flat.predict(rows.reshape(5, 6)))
+    flattened = flat.seed(0).predict(rows.reshape(5, 6))
+    np.testing.assert_array_equal(policy.seed(0).predict(rows).reshape(5, 4), flattened)
 
 
 @pytest.mark.parametrize("squash", [False, True])
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_actions_stay_within_the_logged_bounds(squash, deterministic):
-    actions = make_policy(squash=squash).predict(observations(2000, 3), deterministic=deterministic)
+def test_actions_stay_within_the_logged_bounds(squash):
+    actions = make_policy(squash=squash).seed(0).predict(observations(2000, 3))
     rounding = 1e-6  # of shift ± scale in float32
     assert (actions >= LOW - rounding).all()
     assert (actions <= HIGH + rounding).all()
@@ -106,13 +106,29 @@ def test_actions_stay_within_the_logged_bounds(squash, deterministic):
     assert (actions.max(0) > HIGH - 0.1).all()
 
 
-def test_draws_depend_on_the_seed_and_the_deterministic_policy_does_not(policy):
+def several(policy, rows, calls=3):
+    return np.stack([policy.predict(rows) for _ in range(calls)])
+
+
+def test_every_call_draws_anew_and_a_seed_makes_the_calls_repeatable(policy):
     rows = observations(20, 3)
-    np.testing.assert_array_equal(policy.predict(rows, seed=1), policy.predict(rows, seed=1))
-    assert (policy.predict(rows, seed=1) != policy.predict(rows, seed=2)).any()
-    np.testing.assert_array_equal(
-        policy.predict(rows, seed=1, deterministic=True), policy.predict(rows, seed=2, deterministic=True)
-    )
+    first = several(policy.seed(1), rows)
+    assert len(np.unique(first, axis=0)) == 3
+    np.testing.assert_array_equal(several(policy.seed(1), rows), first)
+    assert (several(policy.seed(2), rows) != first).any()
+    assert policy.seed(1) is policy
+
+
+def test_without_a_seed_no_two_policies_draw_alike():
+    rows = observations(20, 3)
+    assert (make_policy().predict(rows) != make_policy().predict(rows)).any()
+
+
+def test_equal_policies_may_have_drawn_differently(policy):
+    same = Policy(policy.actor, policy.params, policy.about)
+    same.predict(observations(3))
+    assert same == policy
+    assert "generator" not in repr(policy)
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (4,), (3, 2), (5, 4)])

@@ -30,9 +30,6 @@ class Acts(Protocol):
 
     def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array: ...
 
-    def centre(self, params: Any, observations: jax.Array) -> jax.Array:
-        """Always the same action in the same place."""
-
 
 @dataclass(frozen=True)
 class Perturbed:
@@ -61,11 +58,6 @@ class Perturbed:
 
     def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array:
         logged = logged_like(self.vae, params["vae"], observations, key)
-        return self.perturb(params["perturbation"], observations, logged)
-
-    def centre(self, params: Any, observations: jax.Array) -> jax.Array:
-        middle = jnp.zeros((*observations.shape[:-1], self.vae.latents))
-        logged = jnp.tanh(self.vae.apply(params["vae"], observations, middle, method="decode"))
         return self.perturb(params["perturbation"], observations, logged)
 
     def perturb(self, perturbation: Any, observations: jax.Array, actions: jax.Array) -> jax.Array:
@@ -116,9 +108,6 @@ class BestOf:
 
         actions, scores = jax.vmap(candidate)(jax.random.split(key, self.candidates))
         return jnp.take_along_axis(actions, scores.argmax(0)[None, ..., None], 0)[0]
-
-    def centre(self, params: Any, observations: jax.Array) -> jax.Array:
-        return self.draw(params, observations, jax.random.key(0))
 
     def values(self, params: Any, observations: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
         return cautious_values(self.critic, self.caution, params, observations, actions)

@@ -81,9 +81,9 @@ class Learner:
     def policy(self) -> Policy:
         return self.policies[self.best]
 
-    def predict(self, observations: Any, seed: int = 0, deterministic: bool = False) -> np.ndarray:
+    def predict(self, observations: Any) -> np.ndarray:
         """Actions of the policy to ship; see `Policy.predict`."""
-        return self.policy.predict(observations, seed, deterministic)
+        return self.policy.predict(observations)
 
     def save(self, path: Path | str) -> Path:
         """The policy to ship, as PATH.safetensors and PATH.json; `corsdice.load` reads it."""

@@ -87,10 +87,6 @@ class Actor(nn.Module):
         return draw(self.apply(params, observations), key, squash=self.squash)
 
     @nn.nowrap
-    def centre(self, params: Any, observations: jax.Array) -> jax.Array:
-        return mode(self.apply(params, observations), squash=self.squash)
-
-    @nn.nowrap
     def log_likelihood(self, params: Any, observations: jax.Array, actions: jax.Array) -> jax.Array:
         return log_likelihood(self.apply(params, observations), actions, squash=self.squash)
 
@@ -214,11 +210,6 @@ def draw(mixture: Mixture, key: jax.Array, *, squash: bool) -> jax.Array:
     chosen = jax.random.categorical(component_key, mixture.logits)
     mean, std = _component(mixture, chosen)
     return _into_box(mean + std * jax.random.normal(noise_key, mean.shape), squash=squash)
-
-
-def mode(mixture: Mixture, *, squash: bool) -> jax.Array:
-    """The centre [..., A] of the most probable component."""
-    return _into_box(_component(mixture, mixture.logits.argmax(-1))[0], squash=squash)
 
 
 def _component(mixture: Mixture, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -6,7 +6,8 @@ A file pair: `NAME.safetensors` holds the numbers, `NAME.json` what they mean. N
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,15 +37,11 @@ class Act:
     """
 
     actor: Acts
-    deterministic: bool = False
 
     def __call__(self, params: PolicyParams, key: jax.Array, observation: jax.Array) -> jax.Array:
         units = params.units
         standard = (observation - units.observation_shift) / units.observation_scale
-        if self.deterministic:
-            action = self.actor.centre(params.actor, standard)
-        else:
-            action = self.actor.draw(params.actor, standard, key)
+        action = self.actor.draw(params.actor, standard, key)
         return action * units.action_scale + units.action_shift
 
 
@@ -56,16 +53,25 @@ class Policy:
     params: PolicyParams
     about: dict[str, Any]
     """Shapes, algorithm, hyper-parameters, cost limit, estimate, data and versions: what the JSON file holds."""
+    _generator: np.random.Generator = field(
+        default_factory=np.random.default_rng, init=False, repr=False, compare=False
+    )
+    """Of the noise of `predict`."""
 
     @property
     def act(self) -> Act:
         return Act(self.actor)
 
-    def predict(self, observations: Any, seed: int = 0, deterministic: bool = False) -> np.ndarray:
-        """Actions for one observation or for many, of the shapes in the logs.
+    def seed(self, seed: int) -> Policy:
+        """Makes the draws of `predict` from here on repeatable; returns this policy, not another."""
+        self._generator.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+        return self
 
-        The policy is stochastic, and its estimate speaks of that; `deterministic` gives one action for each
-        observation instead (of a mixture the centre of its most probable component), another policy with another cost.
+    def predict(self, observations: Any) -> np.ndarray:
+        """Actions for one observation or for many, of the shapes in the logs, drawn anew in each call.
+
+        The policy is stochastic, and its estimate speaks of independent draws: the same noise in every step would be
+        another policy with another cost. `seed` makes them repeatable.
         """
         shape = tuple(self.about["observation_shape"])
         observations = np.asarray(observations, np.float32)
@@ -73,7 +79,8 @@ class Policy:
             raise UserError(f"predict needs finite observations of shape {shape}, got shape {observations.shape}")
         lead = observations.shape[: observations.ndim - len(shape)]
         rows = observations.reshape(*lead, int(np.prod(shape)))
-        actions = _predict(Act(self.actor, deterministic), self.params, jax.random.key(seed), rows)
+        words = self._generator.integers(2**32, size=2, dtype=np.uint32)
+        actions = _predict(self.act, self.params, words, rows)
         return np.asarray(actions).reshape(*lead, *self.about["action_shape"])
 
     def save(self, path: Path | str) -> Path:
@@ -86,7 +93,10 @@ class Policy:
         return target
 
 
-_predict = jax.jit(lambda act, params, key, rows: act(params, key, rows), static_argnums=0)
+@partial(jax.jit, static_argnames="act")
+def _predict(act: Act, params: PolicyParams, words: jax.Array, rows: jax.Array) -> jax.Array:
+    """Actions whose noise is told by two words of 32 bits: JAX takes no more than one of them as a seed."""
+    return act(params, jax.random.fold_in(jax.random.key(words[0]), words[1]), rows)
 
 
 def load(path: Path | str) -> Policy:

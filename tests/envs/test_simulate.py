@@ -97,13 +97,35 @@ def test_environments_are_few_at_a_time_and_closed(policy):
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("Costless", r'gives no info\["cost"\]: wrap it'), ("Unbounded", "observations that are not finite")],
+    [
+        ("Costless", r'gives no info\["cost"\]: wrap it'),
+        ("Unbounded", "observations that are not finite"),
+    ],
 )
 def test_what_an_environment_lacks_is_said_and_it_is_closed(name, says, policy):
     Brief.now_open = 0
     with pytest.raises(UserError, match=says):
         simulate(policy, awkward(name), 3)
     assert Brief.now_open == 0
+
+
+def test_predicting_step_by_step_is_the_policy_that_is_simulated():
+    """Of many episodes side by side. With the same noise in every step the cost would be another."""
+    policy, episodes = make_policy(), 2000
+    truth = simulate(policy, "point-run", episodes, seed=1)
+    keys = jax.random.split(jax.random.key(2), (RUN.horizon + 1, episodes))
+    step, states = jax.jit(jax.vmap(RUN.step)), jax.vmap(RUN.reset)(keys[-1])
+    sums = np.zeros((2, episodes))
+    policy.seed(3)
+    for t in range(RUN.horizon):
+        after = step(keys[t], states, policy.predict(states))
+        assert not after.terminated.any()
+        sums += [after.reward, after.cost]
+        states = after.state
+    assert truth["cost"] > 1
+    for name, values in zip(("return", "cost"), sums, strict=True):
+        error = np.hypot(truth[f"{name}_se"], values.std(ddof=1) / np.sqrt(episodes))
+        assert abs(values.mean() - truth[name]) < 3 * error
 
 
 @pytest.mark.parametrize("env", ["point-run", POINT_RUN])

@@ -65,7 +65,7 @@ def member(tree, index):
 
 
 def actions(trainer, index, logs):
-    return trainer.outcome.policy(index).predict(logs.observations)
+    return trainer.outcome.policy(index).seed(0).predict(logs.observations)
 
 
 def assert_same(tree, other):

@@ -90,9 +90,9 @@ def test_a_run_writes_what_it_promises_and_its_policies_act(logs, tmp_path):
     policies = directory.load_policies(tmp_path)
     assert [policy.about["seed"] for policy in policies] == [0, 1]
     for index, policy in enumerate(policies):
-        actions = policy.predict(logs.observations[:5])
+        actions = policy.seed(0).predict(logs.observations[:5])
         assert actions.shape == logs.actions[:5].shape
-        np.testing.assert_array_equal(actions, outcome.policy(index).predict(logs.observations[:5]))
+        np.testing.assert_array_equal(actions, outcome.policy(index).seed(0).predict(logs.observations[:5]))
     loaded = directory.load_outcome(tmp_path, split(logs, plan.holdout)[1])
     assert loaded.step == 40
     jax.tree.map(np.testing.assert_array_equal, loaded.states, outcome.states)

@@ -48,9 +48,6 @@ class Diffused:
     def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array:
         return each_row(lambda row, key: self.several(params, row, 1, key)[0], observations, key, 1)
 
-    def centre(self, params: Any, observations: jax.Array) -> jax.Array:
-        return same_noise(lambda row, key: self.several(params, row, 1, key)[0], observations, 1)
-
     def several(self, params: Any, observation: jax.Array, count: int, key: jax.Array) -> jax.Array:
         """[count, A] for one observation."""
         return self.flow(self.expected(params, observation), count, key)
@@ -101,15 +98,6 @@ class Resampled:
 
         return each_row(one, observations, key, self.candidates)
 
-    def centre(self, params: Any, observations: jax.Array) -> jax.Array:
-        """The candidate with the largest w, among always the same."""
-
-        def one(row: jax.Array, key: jax.Array) -> jax.Array:
-            candidates, w = self.weighed(params, row, key)
-            return candidates[w.argmax()]
-
-        return same_noise(one, observations, self.candidates)
-
     def weighed(self, params: Any, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Candidates [n, A] for one observation, and w(a|s) [n]."""
         candidates = self.behaviour.several(params["behaviour"], observation, self.candidates, key)
@@ -155,9 +143,6 @@ class Guided:
     def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array:
         return each_row(lambda row, key: self.best(params, row, key), observations, key, self.candidates)
 
-    def centre(self, params: Any, observations: jax.Array) -> jax.Array:
-        return same_noise(lambda row, key: self.best(params, row, key), observations, self.candidates)
-
     def best(self, params: Any, observation: jax.Array, key: jax.Array) -> jax.Array:
         candidates = self.behaviour.flow(self.expected(params, observation), self.candidates, key)
         return candidates[_values(self, params["q"], observation, candidates).argmax()]
@@ -186,21 +171,13 @@ def each_row(
 ) -> jax.Array:
     """An action [..., A] for each observation [..., O], by a function of one and a key, some rows at a time."""
     rows = observations.reshape(-1, observations.shape[-1])
-    return _map(one, rows, jax.random.split(key, len(rows)), candidates).reshape(*observations.shape[:-1], -1)
-
-
-def same_noise(one: Callable[[jax.Array, jax.Array], jax.Array], observations: jax.Array, candidates: int) -> jax.Array:
-    """The same with the same key everywhere: the same action in the same place, and near each other like ones."""
-    rows = observations.reshape(-1, observations.shape[-1])
-    keys = jnp.broadcast_to(jax.random.key(0), len(rows))
-    return _map(one, rows, keys, candidates).reshape(*observations.shape[:-1], -1)
-
-
-def _map(one: Callable[[jax.Array, jax.Array], jax.Array], rows: jax.Array, keys: jax.Array, candidates: int) -> Any:
+    keys = jax.random.split(key, len(rows))
     at_once = max(1, AT_ONCE // candidates)
     if len(rows) <= at_once:
-        return jax.vmap(one)(rows, keys)
-    return jax.lax.map(lambda row: one(*row), (rows, keys), batch_size=at_once)
+        actions = jax.vmap(one)(rows, keys)
+    else:
+        actions = jax.lax.map(lambda row: one(*row), (rows, keys), batch_size=at_once)
+    return actions.reshape(*observations.shape[:-1], -1)
 
 
 def _critic(actor: Resampled | Guided) -> Critic:
