@@ -145,6 +145,22 @@ def test_observations_that_are_not_finite_are_refused(value, policy):
     assert "finite" in refusal(policy.predict, rows)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("part", ["actor", "units"])
+def test_a_policy_that_is_not_finite_is_refused(part, value, policy, tmp_path):
+    """One number of one array is enough."""
+
+    def spoilt(leaf):
+        leaf = np.array(leaf)
+        leaf.flat[-1:] = value
+        return leaf
+
+    leaves, tree = jax.tree.flatten(getattr(policy.params, part))
+    params = policy.params._replace(**{part: jax.tree.unflatten(tree, [*leaves[:-1], spoilt(leaves[-1])])})
+    path = Policy(policy.actor, params, policy.about).save(tmp_path / "spoilt")
+    assert "spoilt.safetensors has numbers that are not finite" in refusal(load, path)
+
+
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 def test_a_missing_file_is_named(suffix, saved):
     saved.with_suffix(suffix).unlink()

@@ -100,7 +100,7 @@ def _predict(act: Act, params: PolicyParams, words: jax.Array, rows: jax.Array) 
 
 
 def load(path: Path | str) -> Policy:
-    """The policy that `Policy.save` wrote at this path, with or without its suffix."""
+    """The policy that `Policy.save` wrote at this path, with or without its suffix; one of finite numbers alone."""
     stem = _stem(path)
     description, numbers = stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".safetensors")
     try:
@@ -119,7 +119,10 @@ def load(path: Path | str) -> Policy:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{description} does not describe a policy: {error}") from error
-    return Policy(actor, read_tensors(numbers, expected), about)
+    params = read_tensors(numbers, expected)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
+        raise UserError(f"{numbers} has numbers that are not finite: its training has failed; train it again")
+    return Policy(actor, params, about)
 
 
 def _empty_params(actor: Acts, columns: int) -> PolicyParams:

@@ -48,6 +48,22 @@ class Unbounded(Brief):
         return super().reset(seed=seed)[0] + np.float32(np.nan), {}
 
 
+class Priceless(Brief):
+    """The cost of its second step is no number."""
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        return *rest, ({"cost": np.nan} if self.steps == 2 else info)
+
+
+class Priced(Brief):
+    """Its second step earns infinitely much."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, (np.inf if self.steps == 2 else reward), *rest
+
+
 class Stuck(Brief):
     """One process never ends its first step; another, once that is so, does `amiss`."""
 
@@ -78,7 +94,7 @@ class StuckTwice(Stuck):
         raise AssertionError("nobody ended this process")
 
 
-for _kind in (Brief, Costless, Unbounded, StuckAndCostless, StuckAndDead, StuckTwice):
+for _kind in (Brief, Costless, Unbounded, Priceless, Priced, StuckAndCostless, StuckAndDead, StuckTwice):
     gymnasium.register(f"awkward/{_kind.__name__}-v0", entry_point=_kind, disable_env_checker=True)
 
 

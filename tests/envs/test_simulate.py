@@ -4,6 +4,7 @@ import multiprocessing
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import gymnasium
 import jax
@@ -100,6 +101,8 @@ def test_environments_are_few_at_a_time_and_closed(policy):
     [
         ("Costless", r'gives no info\["cost"\]: wrap it'),
         ("Unbounded", "observations that are not finite"),
+        ("Priceless", "a reward or cost that is not finite"),
+        ("Priced", "a reward or cost that is not finite"),
     ],
 )
 def test_what_an_environment_lacks_is_said_and_it_is_closed(name, says, policy):
@@ -126,6 +129,30 @@ def test_predicting_step_by_step_is_the_policy_that_is_simulated():
     for name, values in zip(("return", "cost"), sums, strict=True):
         error = np.hypot(truth[f"{name}_se"], values.std(ddof=1) / np.sqrt(episodes))
         assert abs(values.mean() - truth[name]) < 3 * error
+
+
+def spoilt(value):
+    """A policy whose units turn every action into `value`."""
+    policy = make_policy()
+    units = policy.params.units._replace(action_shift=np.full(2, value, np.float32))
+    return Policy(policy.actor, policy.params._replace(units=units), policy.about)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("env", ["point-run", POINT_RUN])
+def test_actions_that_are_not_finite_are_an_error_and_cost_not_nothing(env, value):
+    with pytest.raises(UserError, match=r"actions.* not finite"):
+        simulate(spoilt(value), env, 2)
+
+
+@pytest.mark.parametrize("what", ["reward", "cost"])
+def test_a_return_or_a_cost_that_is_not_finite_is_an_error(what):
+    def step(key, state, action):
+        after = RUN.step(key, state, action)
+        return after._replace(**{what: jnp.where(after.state[0] > 0, jnp.nan, 0.0)})
+
+    with pytest.raises(UserError, match=r"point-run .* not finite"):
+        evaluate(replace(RUN, step=step), driver, None, jax.random.key(0), 4)
 
 
 @pytest.mark.parametrize("env", ["point-run", POINT_RUN])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from corsdice.envs.task import Task
 from corsdice.errors import UserError
@@ -47,15 +48,19 @@ def one_episode(
 ) -> Rollout:
     """One episode [steps, ...], up to the horizon unless said; after a termination nothing counts any more.
 
-    A longer run begins with the steps of a shorter one.
+    A longer run begins with the steps of a shorter one. An action that is not finite earns and costs NaN, whatever the
+    task makes of it: clipping would hide an infinite one, and a comparison with NaN, as costs are told by, one that is
+    no number.
     """
 
     def step(carry: tuple[jax.Array, jax.Array], key: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Rollout]:
         state, alive = carry
         policy_key, task_key = jax.random.split(key)
-        action = jnp.clip(act(policy_key, state), -1, 1)
+        wanted = act(policy_key, state)
+        action = jnp.clip(wanted, -1, 1)
         after = task.step(task_key, state, action)
-        row = Rollout(state, action, after.reward, after.cost, after.state, after.terminated, alive)
+        reward, cost = (jnp.where(jnp.isfinite(wanted).all(), x, jnp.nan) for x in (after.reward, after.cost))
+        row = Rollout(state, action, reward, cost, after.state, after.terminated, alive)
         return (after.state, alive & ~after.terminated), row
 
     start_key, steps_key = jax.random.split(key)
@@ -77,15 +82,26 @@ class Truth(NamedTuple):
     discounted_cost_se: jax.Array
 
 
-@partial(jax.jit, static_argnames=("task", "policy", "episodes", "discount"))
 def evaluate(
     task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int = 1000, discount: float = 0.99
 ) -> Truth:
     """What the policy earns and costs: undiscounted up to the horizon, and Σ γ^t x of the process itself.
 
-    A timeout is where observation stops, not where the process ends, so discounted sums run on until γ^t < TAIL. It is
-    one compiled program that keeps no observations: such runs are long.
+    A timeout is where observation stops, not where the process ends, so discounted sums run on until γ^t < TAIL. An
+    action, a return or a cost that is not finite is an error.
     """
+    truth = _evaluate(task, policy, params, key, episodes, discount)
+    if not np.isfinite(jax.device_get(truth[::2])).all():
+        raise UserError(
+            f"the policy in {task.name} gives actions, or is given rewards or costs, that are not finite: "
+            "it has no return and no cost"
+        )
+    return truth
+
+
+@partial(jax.jit, static_argnames=("task", "policy", "episodes", "discount"))
+def _evaluate(task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int, discount: float) -> Truth:
+    """One compiled program that keeps no observations: such runs are long."""
     steps = max(task.horizon, discounted_steps(discount))
     run = rollout(task, policy, params, key, episodes, steps)
     t = jnp.arange(steps)

@@ -33,7 +33,7 @@ def simulate(
 
     Undiscounted sums end with the episode. Discounted sums of an embedded task run on beyond its time limit, as the
     process does; those of a Gymnasium environment end with its own limit (with 1,000 steps and γ = .99 what is missing
-    is 4e-5 of a value).
+    is 4e-5 of a value). An action, reward or cost that is not finite is an error.
 
     The numbers depend on `seed` and not on `workers`, the processes that Gymnasium environments are spread over. A
     process imports what an id names before its colon, and knows nothing else that was registered here.
@@ -105,10 +105,16 @@ def lockstep(policy: Policy, episodes: range, env: str, seed: int, discount: flo
             actions = np.asarray(_actions(policy.act, policy.params, key, numbers, np.uint32(step), rows))
             for i, environment in list(alive.items()):
                 action = actions[i % AT_ONCE].reshape(policy.about["action_shape"])
+                if not np.isfinite(action).all():
+                    raise UserError(
+                        f"the policy gives actions in {env} that are not finite: it has no return and no cost"
+                    )
                 observation, reward, terminated, truncated, info = environment.step(action)
                 if "cost" not in info:
                     raise UserError(f'{env} gives no info["cost"]: wrap it so that every step does')
                 earned = np.array([reward, info["cost"]], float)
+                if not np.isfinite(earned).all():
+                    raise UserError(f"{env} gives a reward or cost that is not finite: mend it, or wrap it")
                 sums[i] += np.concatenate([earned, discount**step * earned])
                 rows[i % AT_ONCE] = np.ravel(observation)
                 if terminated or truncated:
