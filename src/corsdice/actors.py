@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
+from corsdice.conditions import conditioned
 from corsdice.diffusion.actors import Diffused, Guided, Resampled
-from corsdice.networks import MLP, VAE, Actor, Critic
+from corsdice.networks import MLP, VAE, Actor, Critic, mode
 
 LATENT_CLIP = 0.5
 """Actions are drawn from the middle of the latent distribution: far out lie those that were hardly ever logged."""
@@ -29,6 +30,62 @@ class Acts(Protocol):
     def init(self, key: jax.Array, observations: jax.Array) -> Any: ...
 
     def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array: ...
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A member of a family: an actor that sees, beside each observation, what the family was asked for."""
+
+    actor: Acts
+    conditions: int
+    """Numbers that it sees of that."""
+
+    @property
+    def actions(self) -> int:
+        return self.actor.actions
+
+    def init(self, key: jax.Array, observations: jax.Array) -> Any:
+        condition = jnp.zeros(self.conditions)
+        return {"network": self.actor.init(key, conditioned(observations, condition)), "condition": condition}
+
+    def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array:
+        return self.actor.draw(params["network"], conditioned(observations, params["condition"]), key)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The centre of a mixture's most probable component: always the same action in the same place."""
+
+    mixture: Actor
+
+    @property
+    def actions(self) -> int:
+        return self.mixture.actions
+
+    def init(self, key: jax.Array, observations: jax.Array) -> Any:
+        return self.mixture.init(key, observations)
+
+    def draw(self, params: Any, observations: jax.Array, key: jax.Array) -> jax.Array:
+        return mode(self.mixture.apply(params, observations), squash=self.mixture.squash)
+
+
+@dataclass(frozen=True)
+class Deterministic:
+    """One action for each place, by a network."""
+
+    actions: int
+    widths: tuple[int, ...]
+    layer_norm: bool = False
+
+    @property
+    def network(self) -> MLP:
+        return MLP(self.widths, self.actions, self.layer_norm)
+
+    def init(self, key: jax.Array, observations: jax.Array) -> Any:
+        return self.network.init(key, observations)
+
+    def draw(self, params: Any, observations: jax.Array, key: jax.Array | None = None) -> jax.Array:
+        return jnp.tanh(self.network.apply(params, observations))
 
 
 @dataclass(frozen=True)
@@ -125,6 +182,9 @@ def cautious_values(
 
 KINDS: dict[str, type] = {
     "mixture": Actor,
+    "conditional": Conditional,
+    "mode": Mode,
+    "deterministic": Deterministic,
     "perturbed": Perturbed,
     "best-of": BestOf,
     "diffused": Diffused,

@@ -212,6 +212,11 @@ def draw(mixture: Mixture, key: jax.Array, *, squash: bool) -> jax.Array:
     return _into_box(mean + std * jax.random.normal(noise_key, mean.shape), squash=squash)
 
 
+def mode(mixture: Mixture, *, squash: bool) -> jax.Array:
+    """The centre [..., A] of the most probable component."""
+    return _into_box(_component(mixture, mixture.logits.argmax(-1))[0], squash=squash)
+
+
 def _component(mixture: Mixture, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
     index = chosen[..., None, None]
     mean = jnp.take_along_axis(mixture.means, index, -2)[..., 0, :]

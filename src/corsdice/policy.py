@@ -85,7 +85,7 @@ class Policy:
 
     def save(self, path: Path | str) -> Path:
         """Writes PATH.safetensors and PATH.json; returns the latter."""
-        stem = _stem(path)
+        stem = stem_of(path)
         stem.parent.mkdir(parents=True, exist_ok=True)
         write_tensors(stem.with_name(stem.name + ".safetensors"), self.params)
         target = stem.with_name(stem.name + ".json")
@@ -101,10 +101,31 @@ def _predict(act: Act, params: PolicyParams, words: jax.Array, rows: jax.Array) 
 
 def load(path: Path | str) -> Policy:
     """The policy that `Policy.save` wrote at this path, with or without its suffix; one of finite numbers alone."""
-    stem = _stem(path)
-    description, numbers = stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".safetensors")
+    return policy_from(path, read_description(path))
+
+
+def read_description(path: Path | str) -> dict[str, Any]:
+    """What the JSON file of a policy, or of a family of them, holds."""
+    description = _beside(path, ".json")
     try:
         content = json.loads(description.read_text())
+    except OSError as error:
+        raise UserError(
+            f"cannot read {description}: {error.strerror}; a policy is a .json and a .safetensors"
+        ) from error
+    except ValueError as error:
+        raise UserError(f"{description} does not describe a policy: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{description} does not describe a policy")
+    return content
+
+
+def policy_from(path: Path | str, content: dict[str, Any]) -> Policy:
+    """The policy that a description tells of, with the numbers beside it."""
+    description = _beside(path, ".json")
+    try:
+        if "corsdice_family" in content:
+            raise ValueError("it is a family of policies: corsdice.load(PATH).at(cost_limit=...) is one of them")
         if content["corsdice_policy"] != FORMAT:
             raise UserError(f"{description} has format {content['corsdice_policy']}, this version reads {FORMAT}")
         actor: Acts = described(content["actor"])
@@ -112,20 +133,21 @@ def load(path: Path | str) -> Policy:
         columns = int(np.prod(about["observation_shape"], dtype=int))
         if int(np.prod(about["action_shape"], dtype=int)) != actor.actions:
             raise ValueError(f"action_shape {about['action_shape']} does not hold {actor.actions} numbers")
-        expected = _empty_params(actor, columns)
-    except OSError as error:
-        raise UserError(
-            f"cannot read {description}: {error.strerror}; a policy is a .json and a .safetensors"
-        ) from error
+        expected = empty_params(actor, columns)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{description} does not describe a policy: {error}") from error
-    params = read_tensors(numbers, expected)
+    return Policy(actor, read_finite_tensors(_beside(path, ".safetensors"), expected), about)
+
+
+def read_finite_tensors(path: Path, like: Any) -> Any:
+    """The numbers of a policy, refused unless all are finite."""
+    params = read_tensors(path, like)
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
-        raise UserError(f"{numbers} has numbers that are not finite: its training has failed; train it again")
-    return Policy(actor, params, about)
+        raise UserError(f"{path} has numbers that are not finite: its training has failed; train it again")
+    return params
 
 
-def _empty_params(actor: Acts, columns: int) -> PolicyParams:
+def empty_params(actor: Acts, columns: int) -> PolicyParams:
     """The shapes that the numbers of such a policy must have."""
     variables = jax.eval_shape(actor.init, jax.random.key(0), jax.ShapeDtypeStruct((1, columns), np.float32))
     row = jax.ShapeDtypeStruct((columns,), np.float32)
@@ -133,6 +155,12 @@ def _empty_params(actor: Acts, columns: int) -> PolicyParams:
     return PolicyParams(variables, Units(row, row, action, action, number, number, number, number))  # type: ignore[arg-type]
 
 
-def _stem(path: Path | str) -> Path:
+def _beside(path: Path | str, suffix: str) -> Path:
+    stem = stem_of(path)
+    return stem.with_name(stem.name + suffix)
+
+
+def stem_of(path: Path | str) -> Path:
+    """The path without the suffix of either file."""
     path = Path(path)
     return path.with_suffix("") if path.suffix in (".json", ".safetensors") else path

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from corsdice.algorithms import bc, bcq, bear, corsdice, cpq, d_bc, d_corsdice, odice, optidice
+from corsdice.algorithms import algorithm1, bc, bcq, bear, cpq, d_bc, d_corsdice, family, odice, optidice
 from corsdice.algorithms.contract import Config, Hypers
 from corsdice.errors import UserError
 
@@ -17,6 +17,11 @@ class Algorithm(NamedTuple):
     name: str
     module: ModuleType
     settings: dict[str, Any]
+
+    @property
+    def is_family(self) -> bool:
+        """Whether one training serves every limit."""
+        return self.module in (family, d_corsdice)
 
     def config(self, **options: Any) -> Config:
         """Its configuration with some options changed."""
@@ -30,12 +35,13 @@ class Algorithm(NamedTuple):
 ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
-        Algorithm("corsdice", corsdice, {}),
-        Algorithm("semidice", corsdice, {"estimate": "none"}),
-        Algorithm("naive-semidice", corsdice, {"estimate": "naive"}),
-        Algorithm("f-dvl", corsdice, {"estimate": "none", "divergence": "chi2", "balance": 0.5}),
-        Algorithm("sql", corsdice, {"estimate": "none", "divergence": "chi2", "alpha_factor": 2.0}),
-        Algorithm("xql", corsdice, {"estimate": "none", "divergence": "kl"}),
+        Algorithm("corsdice", family, {}),
+        Algorithm("corsdice-paper", algorithm1, {}),
+        Algorithm("semidice", algorithm1, {"estimate": "none"}),
+        Algorithm("naive-semidice", algorithm1, {"estimate": "naive"}),
+        Algorithm("f-dvl", algorithm1, {"estimate": "none", "divergence": "chi2", "balance": 0.5}),
+        Algorithm("sql", algorithm1, {"estimate": "none", "divergence": "chi2", "alpha_factor": 2.0}),
+        Algorithm("xql", algorithm1, {"estimate": "none", "divergence": "kl"}),
         Algorithm("odice", odice, {}),
         Algorithm("optidice", optidice, {}),
         Algorithm("coptidice", optidice, {"constrained": True}),
@@ -52,6 +58,7 @@ ALGORITHMS = {
 
 
 def by_name(name: str) -> Algorithm:
+    """The algorithm of that name."""
     if name not in ALGORITHMS:
         raise UserError(f"unknown algorithm {name!r}: choose one of {', '.join(ALGORITHMS)}")
     return ALGORITHMS[name]
@@ -86,7 +93,7 @@ def paper_settings(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, Any]
         options |= {"batch_size": 256, "widths": (256, 256), "components": 1, "squash": True}
     if algorithm.module not in (bc, d_bc):
         options["layer_norm"] = True
-    if algorithm.name in ("corsdice", "d-corsdice"):
+    if algorithm.name == "corsdice-paper":
         options |= {"estimate": "networks", "split_constant": False}
     if algorithm.module in (d_bc, d_corsdice):
         options |= SCORE_MODEL

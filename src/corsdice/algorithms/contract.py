@@ -7,7 +7,9 @@ An algorithm is a module with a frozen `Config` and two pure functions, those of
     corrections(config, hypers, logs, state, batch) -> w(a|s) or w(s,a), one for each row
 
 `State` is a pytree with `params`, a field or told by others, that hold the actor's under "actor"; the policy that ships
-is that actor.
+is that actor. A family has `Config.ways`, several ways to act, and instead of one actor
+
+    networks(state, alpha) -> the parameters of what acts, by the names of the ways
 """
 
 from __future__ import annotations
@@ -28,18 +30,11 @@ Params = dict[str, Any]
 Metrics = dict[str, jax.Array]
 
 
-USUAL_STEPS = 20_000
-GROWTH = 3.0
-"""Of λ's steps with λ, where it is large."""
-RECENT = 0.01
-"""The part of the latest batch in an average over batches."""
-
-
 @dataclass(frozen=True)
 class Config(ABC):
     """Choices that shape the compiled program, common to all algorithms."""
 
-    steps: int = USUAL_STEPS
+    steps: int = 20_000
     """Updates of each member of the population."""
     batch_size: int = 256
     widths: tuple[int, ...] = (256, 256)
@@ -48,13 +43,6 @@ class Config(ABC):
     """Learning rates fall to zero along a cosine."""
     standardise: bool = True
     """Learn in standard units (see docs/training.md)."""
-    waves: int = 512
-    """Random Fourier features of the extraction."""
-
-    @property
-    def needs_model(self) -> bool:
-        """Whether `Logs.model` is asked for."""
-        return False
 
     @abstractmethod
     def actor(self, actions: int) -> Acts:
@@ -86,21 +74,21 @@ class Hypers(NamedTuple):
     """Numbers that may differ between the members of one compiled population."""
 
     alpha: Any
-    """Weight of the divergence, in deviations of the reward times 1/(1-γ)."""
-    episode_limit: Any
-    """Cost limit, undiscounted sum over an episode."""
-    per_step_limit: Any
+    """Weight of the divergence, in what the reward's deviation amounts to over the steps that values look ahead."""
+    episode_limit: Any = None
+    """Cost limit, undiscounted sum over an episode; None, as all that follows of it, where no limit is trained for."""
+    per_step_limit: Any = None
     """The same limit in the unit of DICE estimates."""
-    episode_per_step: Any
+    episode_per_step: Any = None
     """What one unit of a DICE estimate amounts to in an episode."""
-    safe_rows: Any
+    safe_rows: Any = None
     """How many rows, of those sorted by the cost of their episode, belong to episodes within the limit."""
     discount: Any = 0.99
     learning_rate: Any = 1e-3
     target_rate: Any = 0.03
     """Of the network that follows Q."""
     multiplier_rate: Any = 1e-3
-    """Of λ; in standard units that of a run of the usual length."""
+    """Of Algorithm 1's λ."""
     multiplier: Any = 0.0
     """λ at the start, in standard units."""
 
@@ -112,43 +100,6 @@ def descend(
     direction, optimiser = ADAM.update(gradients, optimiser)
     rate = hypers.learning_rate * decay(config, step)
     return jax.tree.map(lambda p, d: p - rate * d, params, direction), optimiser
-
-
-def move_multiplier(
-    config: Config, hypers: Hypers, logs: Logs, multiplier: jax.Array, violation: jax.Array
-) -> jax.Array:
-    """λ after a step of projected ascent on the violation of the limit, a raw cost a step (modified-lambda-loss).
-
-    In standard units: what λ has to outweigh is a sum over 1/(1-γ) steps, and w depends on (r - λc)/α alone, so λ is
-    of the order of α/(1-γ). It moves on that scale by the violation in deviations of the cost, held to a tenth of one:
-    the critics need time to follow. Half of a tight limit may be far less than that tenth, and is then as much. A short
-    run has the same way to go: the fewer its steps, the longer they are.
-
-    Where the limit is tight or α small, λ is far above that scale: from a third of it on, steps grow with λ itself. By
-    steps of one size alone a run cannot get beyond α/(1-γ), and on point-ridge and HalfCheetahVelocity ended there.
-    """
-    if not config.standardise:
-        return jnp.maximum(0.0, multiplier + hypers.multiplier_rate * violation)
-    relative = in_deviations(hypers, logs, violation)
-    much = jnp.clip(in_deviations(hypers, logs, hypers.per_step_limit) / 2, 0.01, 0.1)
-    step = 0.1 * jnp.clip(relative / much, -1.0, 1.0) * hypers.multiplier_rate * USUAL_STEPS / config.steps
-    scale = jnp.maximum(hypers.alpha / (1 - hypers.discount), GROWTH * multiplier)
-    return jnp.maximum(0.0, multiplier + step * scale)
-
-
-def recent(average: jax.Array, latest: jax.Array) -> jax.Array:
-    """Of estimates by single batches, for λ: its steps are held to a size, and held to it a mean becomes a median.
-
-    Where few rows have most of the weight that median is far below: on BallRun COptiDICE's λ fell to 0 while its
-    estimates were at 19 for a limit of 10. A batch in which no row has any weight, as χ² makes some where α is small,
-    has 0/0 for an estimate, and tells nothing.
-    """
-    return jnp.where(jnp.isnan(latest), average, average + RECENT * (latest - average))
-
-
-def in_deviations(hypers: Hypers, logs: Logs, cost: jax.Array) -> jax.Array:
-    """A raw cost a step, in deviations of the logged ones."""
-    return cost / (logs.units.cost_scale * (1 - hypers.discount))
 
 
 def per_episode(hypers: Hypers, per_step: jax.Array) -> jax.Array:

@@ -28,6 +28,7 @@ from corsdice.algorithms.contract import (
     per_episode,
 )
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial, penalised_rewards, standard_costs
+from corsdice.algorithms.multiplier import GAINS, Controller, controller, steered
 from corsdice.networks import VAE, Critic
 
 FIRST_STATES = 32
@@ -51,28 +52,8 @@ class CriticConfig(contract.Config):
 class Config(CriticConfig):
     candidates: int = 10
     """Actions drawn, of which the best is taken."""
-    gains: tuple[float, float, float] = (0.1, 0.003, 0.001)
-    """Of λ's controller, to violations in deviations of a step's cost: proportional, integral, derivative."""
-
-
-class Controller(NamedTuple):
-    """λ by the violation, by its sum and by its rise (Stooke et al., 2020), never negative."""
-
-    sum: jax.Array
-    last: jax.Array
-    multiplier: jax.Array
-
-
-def controller() -> Controller:
-    return Controller(*jnp.zeros(3))
-
-
-def steered(state: Controller, violation: jax.Array, gains: tuple[float, float, float]) -> Controller:
-    proportional, integral, derivative = gains
-    total = jnp.maximum(0.0, state.sum + violation)
-    rise = jnp.maximum(0.0, violation - state.last)
-    multiplier = jnp.maximum(0.0, proportional * violation + integral * total + derivative * rise)
-    return Controller(total, violation, multiplier)
+    gains: tuple[float, float, float] = GAINS
+    """Of λ's controller: proportional, integral, derivative."""
 
 
 def q_cost_of(hypers: Hypers, logs: Logs, per_step: jax.Array | float) -> jax.Array:

@@ -1,8 +1,8 @@
 """Logs as the algorithms see them: on the device, in standard units, ready to be drawn from.
 
 Standard units make one set of defaults fit every dataset and let α mean the same whatever the scale of the reward:
-observations have mean 0 and deviation 1, actions lie in [-1, 1], rewards and costs have mean 0 and deviation 1-γ a
-step, so that values, sums over 1/(1-γ) steps, are of the order of 1.
+observations have mean 0 and deviation 1, actions lie in [-1, 1], rewards and costs have mean 0 and a deviation of one
+over the steps that values look ahead (`steps_ahead`), so that values are of the order of 1.
 Shifting a reward by its mean m shifts every value by m/(1-γ), except after a termination, where the value of nothing
 becomes -m/(1-γ): `penalised_rewards` accounts for it, so the shift changes no policy.
 """
@@ -16,13 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from corsdice.data.dataset import Dataset
-from corsdice.dynamics import Model
-from corsdice.extraction import Basis, features, fit_basis
 
-PROBE_ROWS = 20_000
-"""Enough for the closed form while learning; the final estimate takes all."""
-ROWS_PER_WAVE = 30
-"""Fewer rows than this for each random feature would fit noise."""
 CONSTANT = 1e-6
 """A column whose deviation is below this carries nothing and is left unscaled."""
 
@@ -52,33 +46,14 @@ class Batch(NamedTuple):
     """float: 1 where the process ended, 0 elsewhere and at timeouts."""
 
 
-class Probe(NamedTuple):
-    """Rows that no network is trained on, for estimates in closed form of the policy that ships."""
-
-    basis: Basis
-    """Features of (s, a), orthonormal under these rows."""
-    here: jax.Array
-    """[n, features] φ(s, a)"""
-    values: jax.Array
-    """[n, 2] raw rewards and costs"""
-    next_observations: jax.Array
-    terminals: jax.Array
-    initial_observations: jax.Array
-
-
 class Logs(NamedTuple):
     """Transitions sorted by the cost of their episode, so that the safe ones at any limit are the first rows."""
 
     transitions: Batch
     initial_observations: jax.Array
     units: Units
-    probe: Probe
-    episode: jax.Array
-    """[horizon] ones: the time weights of an undiscounted episode."""
     highest_cost: jax.Array
     """Of one step, raw."""
-    model: Model | None = None
-    """Of one step, where it is to be believed."""
     behaviour: Any = None
     """The parameters of a model of the logged actions, for `init` alone: states keep it."""
 
@@ -94,16 +69,28 @@ def units_of(dataset: Dataset, discount: float) -> Units:
     """The standard units of a dataset."""
     observations, actions = _rows(dataset.observations), _rows(dataset.actions)
     low, high = actions.min(0), actions.max(0)
+    ahead = steps_ahead(dataset, discount)
     return Units(
         observations.mean(0),
         _scale(observations.std(0)),
         (low + high) / 2,
         _scale((high - low) / 2),
         np.asarray(dataset.rewards.mean(dtype=np.float64), np.float32),
-        _scale(dataset.rewards.std() / (1 - discount)),
+        _scale(dataset.rewards.std() * ahead),
         np.asarray(dataset.costs.mean(dtype=np.float64), np.float32),
-        _scale(dataset.costs.std() / (1 - discount)),
+        _scale(dataset.costs.std() * ahead),
     )
+
+
+def steps_ahead(dataset: Dataset, discount: float) -> float:
+    """Σ γ^t over what is left of an episode, in the mean over the rows: 1/(1-γ), or less where episodes end soon.
+
+    A timeout ends nothing: the process would have gone on.
+    """
+    episodes = dataset.episodes
+    left = np.repeat(episodes.stops, episodes.lengths) - np.arange(dataset.transitions)
+    ended = np.repeat(dataset.terminals[episodes.stops - 1], episodes.lengths)
+    return float(np.where(ended, 1 - discount**left, 1.0).mean() / (1 - discount))
 
 
 def raw_units(dataset: Dataset) -> Units:
@@ -115,8 +102,8 @@ def raw_units(dataset: Dataset) -> Units:
     return Units(zeros, ones, standard.action_shift, standard.action_scale, zero, one, zero, one)
 
 
-def logs_of(dataset: Dataset, probe: Dataset, units: Units, horizon: int, waves: int) -> Logs:
-    """Logs to learn from and logs to probe with, on the device, in the given units, with `waves` random features."""
+def logs_of(dataset: Dataset, units: Units) -> Logs:
+    """Logs to learn from, on the device, in the given units."""
     episodes = dataset.episodes
     order = np.argsort(np.repeat(episodes.sums(dataset.costs), episodes.lengths), kind="stable")
     batch = batch_of(dataset, units)
@@ -124,8 +111,6 @@ def logs_of(dataset: Dataset, probe: Dataset, units: Units, horizon: int, waves:
         jax.tree.map(lambda column: jnp.asarray(column[order]), batch),
         jnp.asarray(standard_observations(dataset.initial_observations, units)),
         jax.tree.map(jnp.asarray, units),
-        probe_of(probe, units, waves),
-        jnp.ones(horizon),
         jnp.float32(dataset.costs.max()),
     )
 
@@ -139,22 +124,6 @@ def batch_of(dataset: Dataset, units: Units) -> Batch:
         (dataset.costs - units.cost_shift) / units.cost_scale,
         standard_observations(dataset.next_observations, units),
         dataset.terminals.astype(np.float32),
-    )
-
-
-def probe_of(dataset: Dataset, units: Units, waves: int) -> Probe:
-    """The rows, or so many at random, with their features."""
-    rows = np.sort(np.random.default_rng(0).permutation(dataset.transitions)[:PROBE_ROWS])
-    batch = jax.tree.map(lambda column: column[rows], batch_of(dataset, units))
-    pairs = np.concatenate([batch.observations, batch.actions], -1)
-    basis = fit_basis(pairs, max(1, min(waves, len(rows) // ROWS_PER_WAVE)))
-    return Probe(
-        basis,
-        features(basis, jnp.asarray(pairs)),
-        jnp.stack([jnp.asarray(dataset.rewards[rows]), jnp.asarray(dataset.costs[rows])], -1),
-        jnp.asarray(batch.next_observations),
-        jnp.asarray(batch.terminals),
-        jnp.asarray(standard_observations(dataset.initial_observations, units)),
     )
 
 

@@ -19,6 +19,7 @@ from corsdice import divergences, losses
 from corsdice.algorithms import contract
 from corsdice.algorithms.contract import ADAM, Hypers, Metrics, Params, descend
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, draw_initial, penalised_rewards
+from corsdice.algorithms.multiplier import GAINS, Controller, controller, in_deviations, recent, steered
 from corsdice.networks import Critic
 
 
@@ -30,6 +31,8 @@ class Config(contract.MixtureConfig):
     layer_norm: bool = False
     cost_radius: float = 0.01
     """ε of the cost's upper bound; 0 takes the plain estimate."""
+    gains: tuple[float, float, float] = GAINS
+    """Of λ's controller: proportional, integral, derivative."""
 
     def critic(self) -> Critic:
         return Critic(self.widths, 1, self.layer_norm)
@@ -42,8 +45,7 @@ class Config(contract.MixtureConfig):
 class State(NamedTuple):
     params: Params
     optimiser: Any
-    multiplier: jax.Array
-    """λ >= 0, in standard units."""
+    controller: Controller
     cost: jax.Array
     """Of an episode, as estimated of late."""
 
@@ -58,7 +60,7 @@ def init(config: Config, hypers: Hypers, logs: Logs, key: jax.Array) -> State:
     }
     if config.bounded:
         params |= {"chi": config.critic().init(chi_key, s), "log_tau": jnp.zeros(())}
-    return State(params, ADAM.init(params), jnp.asarray(hypers.multiplier, jnp.float32), jnp.zeros(()))
+    return State(params, ADAM.init(params), controller(), jnp.zeros(()))
 
 
 def update(
@@ -69,7 +71,7 @@ def update(
     initial = draw_initial(logs, initial_key, config.batch_size)
     f = divergences.by_name(config.divergence)
     n, discount = config.batch_size, hypers.discount
-    reward = penalised_rewards(logs.units, batch, state.multiplier, discount)
+    reward = penalised_rewards(logs.units, batch, state.controller.multiplier, discount)
     stacked = jnp.concatenate([batch.observations, batch.next_observations, initial])
     costs = logs.raw_costs(batch)
 
@@ -95,13 +97,13 @@ def update(
     gradients, (terms, w, p) = jax.grad(total_loss, has_aux=True)(state.params)
     params, optimiser = descend(config, hypers, state.params, gradients, state.optimiser, step)
     per_step = losses.corrected_mean(w, costs, batch.terminals, discount, p)
-    cost = contract.recent(state.cost, contract.per_episode(hypers, per_step))
-    multiplier = state.multiplier
+    cost = recent(state.cost, contract.per_episode(hypers, per_step))
+    steering = state.controller
     if config.constrained:
         violation = (cost - hypers.episode_limit) / hypers.episode_per_step
-        multiplier = contract.move_multiplier(config, hypers, logs, multiplier, violation)
-    metrics = terms | contract.cost_metrics(hypers, logs, multiplier, cost)
-    return State(params, optimiser, multiplier, cost), metrics | contract.weight_metrics(w)
+        steering = steered(steering, in_deviations(hypers, logs, violation), config.gains)
+    metrics = terms | contract.cost_metrics(hypers, logs, steering.multiplier, cost)
+    return State(params, optimiser, steering, cost), metrics | contract.weight_metrics(w)
 
 
 def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch: Batch) -> jax.Array:
@@ -110,6 +112,6 @@ def corrections(config: Config, hypers: Hypers, logs: Logs, state: State, batch:
     constant = state.params["constant"] / (1 - hypers.discount)
     here = config.critic().apply(nu, batch.observations)[0] + constant
     then = (1 - batch.terminals) * (config.critic().apply(nu, batch.next_observations)[0] + constant)
-    reward = penalised_rewards(logs.units, batch, state.multiplier, hypers.discount)
+    reward = penalised_rewards(logs.units, batch, state.controller.multiplier, hypers.discount)
     advantage = reward + losses.flow_error(here, then, hypers.discount)
     return divergences.by_name(config.divergence).weight(advantage / hypers.alpha)

@@ -8,14 +8,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from corsdice.algorithms import by_name
 from corsdice.cli.learn_configs import EvaluateConfig, ReportConfig, TrainConfig
 from corsdice.cli.ope import read, show_estimates
+from corsdice.costs import CostLimit
+from corsdice.data.split import Split, split
 from corsdice.errors import UserError
 from corsdice.files import write_json
+from corsdice.ope.estimate import Interval
+from corsdice.ope.frontier import Frontier
 from corsdice.report import terminal
 from corsdice.report.run import run_report
 from corsdice.training import assess, directory
-from corsdice.training.run import plan_of, split
+from corsdice.training.run import Outcome, plan_of
+from corsdice.training.ship import models_of, shipped, traced
+
+SHOWN = 15
+"""Rows of a frontier in the terminal."""
 
 OPTIONS = (
     "steps",
@@ -24,9 +35,6 @@ OPTIONS = (
     "divergence",
     "extraction_divergence",
     "estimate",
-    "margin",
-    "use_model",
-    "damping",
     "critics",
     "components",
     "squash",
@@ -41,7 +49,6 @@ OPTIONS = (
     "solver_steps",
     "layer_norm",
     "cosine_decay",
-    "waves",
 )
 SETTINGS = ("discount", "learning_rate")
 
@@ -73,7 +80,9 @@ def train(config: TrainConfig) -> None:
         options={name: value for name in OPTIONS if (value := getattr(config, name)) is not None},
         settings={name: value for name in SETTINGS if (value := getattr(config, name)) is not None},
     )
-    for limit in dict.fromkeys(str(member.limit) for member in plan.members):
+    family = by_name(plan.algorithm).is_family
+    limits = [CostLimit.episodic(each, horizon=plan.horizon, discount=plan.discount) for each in config.cost_limit]
+    for limit in limits:
         print(f"cost limit: {limit}")
     total = plan.config.steps * len(plan.members)
     with _resumable(config.out), terminal.progress(total, "updates") as advance:
@@ -81,17 +90,60 @@ def train(config: TrainConfig) -> None:
         def progress(step: int, rows: list[dict[str, Any]], fresh: int) -> None:
             costs = [row["estimated_cost"] for row in rows if "estimated_cost" in row]
             told = f", cost estimates {min(costs):.3g} to {max(costs):.3g}" if costs else ""
-            if plan.config.needs_model and not rows:
-                told = ", fitting a model of one step"
             advance(f"step {step:,}{told}", fresh * len(plan.members))
 
         outcome = directory.train(config.out, plan, dataset, config.data, progress)
     for index, reason in outcome.failures.items():
         print(f"{plan.members[index]} {reason}; it keeps the policy it had before")
-    print("estimating from the held-out episodes what each policy returns and costs")
     with _resumable(config.out):
-        show_estimates(assess.assess(config.out, split(dataset, plan.holdout)[1]))
-        report(config.out, config.out / directory.REPORT)
+        finish(config.out, outcome, split(dataset, plan.holdout), list(config.cost_limit))
+    if family and not limits:
+        print(f"for a policy: corsdice select {config.out} --cost-limit C --out policy")
+
+
+def finish(out: Path, outcome: Outcome, parts: Split, limits: list[float]) -> None:
+    """What follows training: the frontier of a family, the policies that limits choose, verdicts, the report."""
+    models = models_of(outcome, parts)
+    family = None
+    if by_name(outcome.plan.algorithm).is_family:
+        print("estimating from logs alone what every policy of the family returns and costs")
+        family = traced(outcome, parts, models)
+        family.save(out / directory.FAMILY)
+        show_frontier(family.frontier)
+    policies = shipped(outcome, limits, family)
+    if family is not None:
+        directory.save_shipped(out, policies)
+    if policies:
+        print("judging them by episodes that had no part in training or in the choice")
+        results = assess.assess(outcome, policies, assess.assessor_of(outcome, parts.judge, models))
+        write_json(out / directory.ESTIMATES, {"results": results})
+        show_estimates(results)
+    report(out, out / directory.REPORT)
+
+
+def show_frontier(frontier: Frontier) -> None:
+    """The policies that no other beats, thinned to a screen."""
+    best = frontier.efficient()
+    shown = [best[round(i)] for i in np.linspace(0, len(best) - 1, min(SHOWN, len(best)))]
+    terminal.print_table(
+        f"The frontier: {len(best)} of {len(frontier.points)} policies are beaten by none; sums over an episode, "
+        "± half a 95 % interval",
+        ("cost", "return", "way to act", "λ", "member"),
+        [
+            (
+                _interval(each.cost),
+                _interval(each.returned),
+                each.point.way + ("" if each.point.imitation is None else f", imitation {each.point.imitation:.2g}"),
+                f"{each.point.multiplier:.3g}",
+                str(each.member),
+            )
+            for each in shown
+        ],
+    )
+
+
+def _interval(values: Interval) -> str:
+    return f"{values.value:.1f} ± {(values.high - values.low) / 2:.1f}"
 
 
 def evaluate(config: EvaluateConfig) -> None:
@@ -103,14 +155,19 @@ def evaluate(config: EvaluateConfig) -> None:
     content = directory.description(config.run)
     low, high = content["data"]["lowest_return"], content["data"]["highest_return"]
     policies = directory.load_policies(config.run)
-    truths = simulate_each(policies, config.env, config.episodes, config.seed, content["discount"], config.workers)
+    if not policies:
+        raise UserError(f"{config.run} has no policy yet: corsdice select {config.run} --cost-limit C chooses one")
+    truths = simulate_each(
+        list(policies.values()), config.env, config.episodes, config.seed, content["discount"], config.workers
+    )
     results = []
-    for member, truth in zip(content["members"], truths, strict=True):
+    for (name, policy), truth in zip(policies.items(), truths, strict=True):
+        limit = policy.about["cost_limit"]
         normalised = {
             "normalised_return": (truth["return"] - low) / max(high - low, 1e-12),
-            "normalised_cost": truth["cost"] / member["cost_limit"] if member["cost_limit"] else None,
+            "normalised_cost": truth["cost"] / limit if limit else None,
         }
-        results.append({"member": member["name"], "env": config.env} | truth | normalised)
+        results.append({"member": name, "env": config.env} | truth | normalised)
     write_json(config.run / directory.EVALUATION, {"results": results})
     if config.json:
         print(json.dumps(results, indent=2))

@@ -15,17 +15,18 @@ from corsdice.experiments.configs import AlgorithmName, EstimatorName
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Learn policies from a log file that respect a cost limit, estimate what they cost, and write a report.
+    """Learn policies from a log file, estimate what each returns and costs, and write a report.
 
-    Run it again with the same options to go on from where it was stopped.
+    CORSDICE learns one for every cost limit at once: a limit chooses among them, now or with `corsdice select`. Run it
+    again with the same options to go on from where it was stopped.
     """
 
     data: Annotated[str, tyro.conf.Positional]
     """A .hdf5, .h5, .npz, .parquet or .csv file, minari:dataset-id or dsrl:task."""
     out: Path
     """Directory of the run."""
-    cost_limit: tuple[float, ...]
-    """What an episode may cost, undiscounted; several limits are trained side by side."""
+    cost_limit: tuple[float, ...] = ()
+    """What an episode may cost, undiscounted: each asks for a policy and a verdict. CORSDICE needs none."""
     algorithm: AlgorithmName = "corsdice"
     alpha: tuple[float, ...] = (0.3,)
     """How closely to stay with the logs, whatever the scale of the reward; several are trained side by side."""
@@ -41,14 +42,8 @@ class TrainConfig:
     """f of the policy."""
     extraction_divergence: Literal["kl", "chi2", "soft-chi2"] | None = None
     """f of the extraction by networks."""
-    estimate: Literal["closed-form", "networks", "naive", "none"] | None = None
-    """What tells λ the cost."""
-    margin: float | None = None
-    """How far below the limit to aim, as a share of it."""
-    damping: float | None = None
-    """How much of the violation itself is added to λ, beside its sum over the steps."""
-    use_model: bool | None = None
-    """Take what a learned model imagines of the actor in place of the closed form, where it can be believed."""
+    estimate: Literal["networks", "naive", "none"] | None = None
+    """What tells Algorithm 1's λ the cost."""
     critics: int | None = None
     """Q networks; with two the smaller value counts."""
     components: int | None = None
@@ -73,8 +68,6 @@ class TrainConfig:
     """Predictions from noise to an action; 10 unless said."""
     layer_norm: bool | None = None
     cosine_decay: bool | None = None
-    waves: int | None = None
-    """Random features of the closed form while learning."""
     discount: float | None = None
     learning_rate: float | None = None
     holdout: float = 0.2

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from corsdice.conditions import alpha_of, multiplier_seen
 from corsdice.diffusion.guidance import guidance
 from corsdice.diffusion.score import begin, expected_action
 from corsdice.diffusion.solver import Predict, solve
@@ -76,6 +77,8 @@ class Resampled:
     layer_norm: bool = False
     divergence: str = "soft-chi2"
     candidates: int = 16
+    of_family: bool = False
+    """Observations end with λ, and α counts as it does beside that λ."""
 
     @property
     def actions(self) -> int:
@@ -103,7 +106,10 @@ class Resampled:
         candidates = self.behaviour.several(params["behaviour"], observation, self.candidates, key)
         nu = Critic(self.widths, 1, self.layer_norm).apply(params["nu"], observation)[0]
         advantage = _values(self, params["q"], observation, candidates) - nu
-        return candidates, by_name(self.divergence).weight(advantage / params["alpha"])
+        alpha = params["alpha"]
+        if self.of_family:
+            alpha = alpha_of(alpha, multiplier_seen(observation))
+        return candidates, by_name(self.divergence).weight(advantage / alpha)
 
 
 @dataclass(frozen=True)

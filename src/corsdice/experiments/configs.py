@@ -158,6 +158,7 @@ class DemoConfig:
 
 AlgorithmName = Literal[
     "corsdice",
+    "corsdice-paper",
     "semidice",
     "naive-semidice",
     "f-dvl",

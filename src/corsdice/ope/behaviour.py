@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice.dynamics import Act
 from corsdice.networks import Actor
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Params, Rows, Starts, Training, fit
@@ -66,17 +65,6 @@ def _fitted(
 ) -> jax.Array:
     method, params = _fit(evidence, observations, actions, training, seed)
     return method.log_density(params, evidence.observations, evidence.actions, training.widths)
-
-
-def clone(evidence: Evidence, training: Training, seed: int = 0) -> Act:
-    """Draws from the mixture that is fitted to the logged actions."""
-    method, params = _fit(evidence, evidence.observations, evidence.actions, training, seed)
-
-    @jax.jit
-    def act(observations: jax.Array, key: jax.Array) -> jax.Array:
-        return method.actor(training.widths).draw(params["actor"], observations, key)
-
-    return act
 
 
 def _fit(

@@ -16,12 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from corsdice.dynamics import Model
 from corsdice.errors import UserError
-from corsdice.extraction import Basis, Model, fit_basis, relevance
+from corsdice.extraction import Basis, fit_basis, relevance
+from corsdice.extraction import Model as LinearModel
 from corsdice.ope import fqe
 from corsdice.ope.chunks import Chunks, chunks_of, corrections_of, fit_chunks, in_order, phi_of
 from corsdice.ope.diagnose import diagnose
-from corsdice.ope.dynamics import Imagination, joined
+from corsdice.ope.dynamics import Imagination, fit_dynamics, joined
 from corsdice.ope.estimate import EpisodeEstimate, Sums, bootstrap
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.influence import Influence, influences
@@ -57,6 +59,7 @@ class _Solution(NamedTuple):
 
 def estimator(
     evidence: Evidence,
+    model: Callable[[], Model] | None = None,
     *,
     states: bool = False,
     waves: tuple[int, ...] = (WAVES, COARSE_WAVES),
@@ -66,13 +69,14 @@ def estimator(
 
     With features of state and action the policy is known by its actions. With `states` it is known by its policy
     correction w(a|s), and features of the state alone carry w(s): that is π_w, whose actor may be another policy.
-    The estimate is by the first number of waves; the others have a part in the interval alone. What a learned model
-    imagines of the policy counts like logs, if the model is to be believed and knows most of it; the diagnostics are of
-    the logs alone.
+    The estimate is by the first number of waves; the others have a part in the interval alone. What a model of one
+    step imagines of the policy counts like logs, if it knows most of it; the diagnostics are of the logs alone. The
+    model is fitted to the evidence unless another is given.
     """
     inputs = np.asarray(evidence.observations if states else evidence.pairs)
     enough = max(1, evidence.rows // ROWS_PER_WAVE)
-    imagination = cache(lambda: Imagination(evidence, seed))
+    fitted = model or (lambda: fit_dynamics(evidence, seed))
+    imagination = cache(lambda: Imagination(fitted(), evidence, seed))
 
     @cache
     def bases(most: int) -> list[Basis]:
@@ -81,7 +85,7 @@ def estimator(
     def estimate(question: Question) -> EpisodeEstimate:
         strange = None
         told_by = evidence, question
-        if question.act and not states and imagination().believed:
+        if question.act and not states:
             imagined = imagination().episodes(question.act)
             strange = imagination().strange(imagined[0])
             if strange <= MOSTLY_STRANGE:
@@ -155,7 +159,7 @@ def _logged_corrections(basis: Basis, evidence: Evidence, question: Question) ->
 
 def _fit_where_policy_goes(
     basis: Basis, evidence: Evidence, chunks: Chunks, start: jax.Array
-) -> tuple[Model, jax.Array]:
+) -> tuple[LinearModel, jax.Array]:
     """On all rows, weighted by where a solution on a sample of them says that the policy goes; and the weights."""
     count, initial = len(chunks.real), start.mean(0)
     sketch = fit_chunks(basis, chunks, chunks.real, initial, min(SKETCH, count))

@@ -26,17 +26,20 @@ class Verdict(NamedTuple):
 def judge(cost: Interval, diagnostics: Diagnostics, limit: float) -> Verdict:
     """Meets or violates only where the whole interval lies on one side and the diagnostics let the estimate stand.
 
-    `cost` and `limit` are in the same unit.
+    Where a model knows the policy's ways, what it imagines carries the estimate; elsewhere the logs have to hold enough
+    of what the policy does. `cost` and `limit` are in the same unit.
     """
     # Written so that what is no number does not pass.
     if not diagnostics.outside <= LARGEST_OUTSIDE:
         return Verdict("unknown", f"{diagnostics.outside:.0%} of what the policy does is unlike anything in the logs")
     if diagnostics.strange is not None and not diagnostics.strange <= LARGEST_STRANGE:
         return Verdict("unknown", f"{diagnostics.strange:.0%} of where the policy goes is unlike anything in the logs")
-    if not diagnostics.effective_sample_size >= FEWEST_EPISODES:
+    if diagnostics.strange is None and not diagnostics.effective_sample_size >= FEWEST_EPISODES:
         few = f"{diagnostics.effective_sample_size:.1f}"
         return Verdict("unknown", f"the logs hold the like of only {few} episodes of this policy")
-    if not (diagnostics.flow_residual <= LARGEST_RESIDUAL and diagnostics.negative_share <= LARGEST_NEGATIVE):
+    if diagnostics.strange is None and not (
+        diagnostics.flow_residual <= LARGEST_RESIDUAL and diagnostics.negative_share <= LARGEST_NEGATIVE
+    ):
         return Verdict("unknown", "the policy leaves what the logs cover, so the corrections do not add up")
     told = f"cost {cost.value:.3g}, 95 % interval {cost.low:.3g} to {cost.high:.3g}, limit {limit:.6g}"
     if cost.high <= limit:

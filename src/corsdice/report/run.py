@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from corsdice.costs import CostLimit
 from corsdice.training import directory
 
 
@@ -16,33 +17,44 @@ def run_report(run: Path) -> dict[str, Any]:
     failures = directory.failures(run)
     metrics = directory.read_metrics(run)
     members = []
-    for index, member in enumerate(content["members"]):
-        estimate, truth = estimates.get(member["name"]), truths.get(member["name"])
-        own = "".join(f", {name} {value:g}" for name, value in member.get("settings", {}).items())
+    for name, policy in directory.load_policies(run).items():
+        about, estimate = policy.about, estimates.get(name)
+        own = "".join(f", {setting} {value:g}" for setting, value in about.get("settings", {}).items())
+        acts = f", {about['way']} at λ {about['multiplier']:.3g}" if "way" in about else ""
         members.append(
             {
-                "name": f"seed {member['seed']}, α {member['alpha']:g}, limit {member['cost_limit']:.6g}{own}",
-                "seed": member["seed"],
-                "alpha": member["alpha"],
-                "cost_limit": member["cost_limit"],
-                "failed": failures.get(index),
+                "name": f"seed {about['seed']}, α {about['alpha']:g}, limit {about['cost_limit']:.6g}{own}{acts}",
+                "seed": about["seed"],
+                "alpha": about["alpha"],
+                "cost_limit": about["cost_limit"],
+                "failed": failures.get(about["member"]),
                 "estimate": estimate,
-                "truth": truth,
+                "truth": truths.get(name),
                 "weights": estimate and estimate["weights"],
-                "curves": _curves([row for row in metrics if row["member"] == index]),
+                "curves": _curves([row for row in metrics if row["member"] == about["member"]]),
             }
         )
+    horizon, discount = content["horizon"], content["discount"]
+    stated = dict.fromkeys(member["cost_limit"] for member in members)
     data = content["data"]
     return {
         "title": f"{content['algorithm']} on {Path(data['source']).name}",
         "algorithm": content["algorithm"],
         "cost_unit": f"undiscounted sum over an episode of {content['horizon']} steps",
-        "limits": list(dict.fromkeys(member["limit"] for member in content["members"])),
+        "limits": [str(CostLimit.episodic(limit, horizon=horizon, discount=discount)) for limit in stated],
+        "frontier": frontier_of(run),
         "data": data | {"held_out_episodes": round(content["holdout"] * data["episodes"])},
         "config": content["config"] | content["settings"] | {"holdout": content["holdout"]},
         "versions": content["versions"],
         "members": members,
     }
+
+
+def frontier_of(run: Path) -> list[dict[str, Any]]:
+    """The points of a family's frontier; none of a run that was trained for its limits."""
+    if not (run / f"{directory.FAMILY}.json").exists():
+        return []
+    return directory.read_family(run).frontier.to_json()
 
 
 def _by_member(path: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,28 +14,37 @@ from corsdice.algorithms import by_name
 from corsdice.algorithms.logs import Batch
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
-from corsdice.files import write_json
+from corsdice.dynamics import Model
 from corsdice.ope import behaviour, extraction
 from corsdice.ope.estimate import Sums
 from corsdice.ope.estimators import WITH_POLICY_CORRECTION, estimator, naive
 from corsdice.ope.evidence import RawPolicy
 from corsdice.ope.networks import Training
 from corsdice.policy import Policy
-from corsdice.training import directory
 from corsdice.training.run import Outcome
+from corsdice.training.ship import Models, Shipped
 
 BINS = 40
-SEMIDICE = ("corsdice", "semidice", "naive-semidice", "d-corsdice")
+SEMIDICE = ("corsdice-paper", "semidice", "naive-semidice")
 """Algorithms whose w is a policy correction, which the naive estimate mistakes for a stationary one."""
 
 
 class Assessor:
-    """Estimates on one set of logs; what all policies share is computed once, and runs in the same units share it."""
+    """Estimates on one set of logs; what all policies share is computed once, and runs in the same units share it.
 
-    def __init__(self, evidence: ope.Evidence, others: Sequence[str] = (), training: Training | None = None) -> None:
+    The model of one step is fitted to the evidence unless another is given.
+    """
+
+    def __init__(
+        self,
+        evidence: ope.Evidence,
+        others: Sequence[str] = (),
+        training: Training | None = None,
+        model: Callable[[], Model] | None = None,
+    ) -> None:
         self.evidence = evidence
         self.training = training or Training()
-        self.extraction = extraction.estimator(evidence)
+        self.extraction = extraction.estimator(evidence, model)
         self._others = {name: estimator(name, evidence, self.training) for name in others}
         self._logged: jax.Array | None = None
         if any(name in WITH_POLICY_CORRECTION for name in others):
@@ -76,7 +84,7 @@ class Assessor:
             "weights": {"edges": edges.tolist(), "counts": counts.tolist()},
         }
 
-    def learned(self, outcome: Outcome, index: int) -> dict[str, float | None]:
+    def learned(self, outcome: Outcome, shipped: Shipped) -> dict[str, float | None]:
         """What the learner's own w(a|s) says of an episode's cost, where it has one.
 
         `pi_w_cost` is that of π_w = w π_D, by extraction on features of the state: where it is far from the actor's,
@@ -84,37 +92,35 @@ class Assessor:
         """
         if outcome.plan.algorithm not in SEMIDICE:
             return {"pi_w_cost": None, "naive_cost": None}
-        own = own_correction(outcome, index, self.evidence)
-        question = ope.ask(self.evidence, outcome.policy(index), 0, own)
+        own = own_correction(outcome, int(shipped.policy.about["member"]), self.evidence)
+        question = ope.ask(self.evidence, shipped.policy, 0, own)
         of_w = extraction.estimator(self.evidence, states=True, waves=(extraction.WAVES,))(question)
-        limit = outcome.plan.members[index].limit
+        limit = shipped.limit
         per_step = (1 - limit.discount) * naive(self.evidence, question).discounted.cost.value
         return {"pi_w_cost": of_w.episode.cost.value, "naive_cost": per_step * limit.episode_per_step}
 
 
-def assessor_of(outcome: Outcome, held_out: Dataset, others: Sequence[str] = ()) -> Assessor:
+def assessor_of(
+    outcome: Outcome, evidence: Dataset, models: Models | None = None, others: Sequence[str] = ()
+) -> Assessor:
+    """On logs that the run was not trained on, and, where models are given, with what they imagine."""
     plan = outcome.plan
-    return Assessor(ope.evidence_of(held_out, outcome.units, plan.horizon, plan.discount), others)
+    told_by = ope.evidence_of(evidence, outcome.units, plan.horizon, plan.discount)
+    return Assessor(told_by, others, model=models and (lambda: models.first))
 
 
 def assess(
-    run: Path,
-    held_out: Dataset,
-    assessor: Assessor | None = None,
-    others: Sequence[str] = (),
-    save: bool = True,
-    progress: Callable[[str], None] = lambda member: None,
+    outcome: Outcome,
+    policies: Sequence[Shipped],
+    assessor: Assessor,
+    progress: Callable[[str], None] = lambda name: None,
 ) -> list[dict[str, Any]]:
-    """One record for each member of a run; `held_out` are logs that it was not trained on."""
-    outcome = directory.load_outcome(run, held_out)
-    assessor = assessor or assessor_of(outcome, held_out, others)
+    """One record for each policy."""
     results = []
-    for index, member in enumerate(outcome.plan.members):
-        record = assessor.record(assessor.ask(outcome.policy(index)), member.limit)
-        results.append({"member": member.name} | record | assessor.learned(outcome, index))
-        progress(member.name)
-    if save:
-        write_json(run / directory.ESTIMATES, {"results": results})
+    for each in policies:
+        record = assessor.record(assessor.ask(each.policy), each.limit)
+        results.append({"member": each.name} | record | assessor.learned(outcome, each))
+        progress(each.name)
     return results
 
 

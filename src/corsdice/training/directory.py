@@ -4,8 +4,9 @@
     metrics.jsonl           one line for each chunk and member
     tensorboard/            the same, for TensorBoard
     checkpoint.safetensors  the whole state after the last chunk, and its step
-    policies/               the policy of each member, as safetensors + JSON
+    policies/               the policy of each member, or of each member and limit of a family, as safetensors + JSON
     policies/step-NNNNNN/   those of earlier steps, where the plan keeps some
+    family.safetensors      of a family: all its policies, for any limit; family.json has its frontier
 
 A chunk ends with its metrics appended and then the checkpoint replaced; a kill between the two leaves metrics that the
 checkpoint does not know, which a resumed run drops. Draws depend on (seed, step) alone, so a resumed run ends
@@ -18,7 +19,7 @@ import dataclasses
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -27,14 +28,18 @@ from typing import Any
 import jax
 
 from corsdice import __version__, files
+from corsdice.algorithms import by_name
 from corsdice.data.dataset import Dataset
 from corsdice.errors import UserError
 from corsdice.policy import Policy, load
+from corsdice.policy_family import PolicyFamily, load_family
 from corsdice.training.run import Outcome, Plan, Trainer, blank_outcome, plan_from
+from corsdice.training.ship import Shipped
 
 FORMAT = 1
 DESCRIPTION, METRICS, CHECKPOINT, POLICIES = "run.json", "metrics.jsonl", "checkpoint.safetensors", "policies"
 ESTIMATES, EVALUATION, REPORT = "ope.json", "evaluation.json", "report.html"
+FAMILY = "family"
 Progress = Callable[[int, list[dict[str, Any]], int], None]
 """Called after each chunk with the step, the chunk's metrics and how many steps are new."""
 Prune = Callable[[Outcome, int], dict[int, str]]
@@ -74,11 +79,12 @@ def train(
             if prune and not trainer.outcome.done:
                 trainer.stop(prune(trainer.outcome, before))
             if _keeps(trainer.outcome, before):
-                save_policies(directory, trainer.outcome, f"step-{trainer.outcome.step:06d}")
+                _save_members(directory, trainer.outcome, f"step-{trainer.outcome.step:06d}")
             _save(directory, trainer.outcome)
             if progress:
                 progress(trainer.outcome.step, rows, trainer.outcome.step - before)
-    save_policies(directory, trainer.outcome)
+    if not by_name(plan.algorithm).is_family:
+        _save_members(directory, trainer.outcome)
     return trainer.outcome
 
 
@@ -100,8 +106,11 @@ def load_outcome(directory: Path, like: Dataset) -> Outcome:
     """Where the run stands, from its checkpoint; `like` tells the shapes of its data."""
     content = description(directory)
     outcome = blank_outcome(plan_from(content), like, content["data"])
-    first = load_policies(directory)[0]
-    return _restored(directory, outcome._replace(units=first.params.units))
+    if by_name(outcome.plan.algorithm).is_family:
+        units = load_family(directory / FAMILY).units
+    else:
+        units = load(directory / POLICIES / outcome.plan.members[0].name).params.units
+    return _restored(directory, outcome._replace(units=units))
 
 
 def failures(directory: Path) -> dict[int, str]:
@@ -110,17 +119,34 @@ def failures(directory: Path) -> dict[int, str]:
     return _failures(files.read_tensors_metadata(path)) if path.exists() else {}
 
 
-def save_policies(directory: Path, outcome: Outcome, folder: str = "") -> list[Path]:
-    return [
+def _save_members(directory: Path, outcome: Outcome, folder: str = "") -> None:
+    for index, member in enumerate(outcome.plan.members):
         outcome.policy(index).save(directory / POLICIES / folder / member.name)
-        for index, member in enumerate(outcome.plan.members)
-    ]
 
 
-def load_policies(directory: Path) -> list[Policy]:
-    """The policies of all members, in their order."""
-    content = description(directory)
-    return [load(directory / POLICIES / member["name"]) for member in content["members"]]
+def save_shipped(directory: Path, policies: Sequence[Shipped]) -> None:
+    """The policies of a family that limits have chosen, in place of those of earlier limits."""
+    for path in (directory / POLICIES).glob("*.*"):
+        path.unlink()
+    for each in policies:
+        each.policy.save(directory / POLICIES / each.name)
+
+
+def load_policies(directory: Path) -> dict[str, Policy]:
+    """The policies of a run by name: of all members in their order, or of a family by limit and member."""
+    members = description(directory)["members"]
+    if all("cost_limit" in member for member in members):
+        return {member["name"]: load(directory / POLICIES / member["name"]) for member in members}
+    found = {path.stem: load(path) for path in sorted((directory / POLICIES).glob("*.json"))}
+    return dict(sorted(found.items(), key=lambda item: (item[1].about["cost_limit"], item[1].about["member"])))
+
+
+def read_family(directory: Path) -> PolicyFamily:
+    """The family of a run that has been traced."""
+    if not (directory / f"{FAMILY}.json").exists():
+        description(directory)  # says so if this is no run at all
+        raise UserError(f"{directory} holds no family: it was trained for one limit, or has not ended")
+    return load_family(directory / FAMILY)
 
 
 def kept_policies(directory: Path) -> list[Path]:
@@ -140,10 +166,11 @@ def _description(plan: Plan, data: dict[str, Any]) -> dict[str, Any]:
     return {
         "corsdice_run": FORMAT,
         "algorithm": plan.algorithm,
-        "config": dataclasses.asdict(plan.config) | {"widths": list(plan.config.widths)},
+        "config": _plain(plan.config),
         "settings": plan.settings,
         "members": [
-            {"name": m.name, "seed": m.seed, "alpha": m.alpha, "cost_limit": m.limit.episode, "limit": str(m.limit)}
+            {"name": m.name, "seed": m.seed, "alpha": m.alpha}
+            | ({"cost_limit": m.limit.episode, "limit": str(m.limit)} if m.limit else {})
             | ({"settings": dict(m.settings)} if m.settings else {})
             for m in plan.members
         ],
@@ -157,6 +184,11 @@ def _description(plan: Plan, data: dict[str, Any]) -> dict[str, Any]:
         "versions": {"corsdice": __version__, "python": platform.python_version()}
         | {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")},
     }
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    """As JSON reads it again."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))  # type: ignore[no-any-return]
 
 
 def _start_or_resume(directory: Path, content: dict[str, Any], trainer: Trainer) -> None:

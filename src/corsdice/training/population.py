@@ -24,39 +24,45 @@ WIDE = 128
 class Member(NamedTuple):
     seed: int
     alpha: float
-    limit: CostLimit
+    limit: CostLimit | None = None
+    """None of a family, which serves every limit."""
     settings: tuple[tuple[str, float], ...] = ()
     """Hyper-parameters of its own, by name, before those that all members share."""
 
     @property
     def name(self) -> str:
         own = "".join(f"-{name}{value:.6g}" for name, value in self.settings)
-        return f"seed{self.seed}-alpha{self.alpha:.6g}-limit{self.limit.episode:.6g}{own}"
+        limit = "" if self.limit is None else f"-limit{self.limit.episode:.6g}"
+        return f"seed{self.seed}-alpha{self.alpha:.6g}{limit}{own}"
 
     def __str__(self) -> str:
         own = "".join(f", {name} {value:g}" for name, value in self.settings)
-        return f"seed {self.seed}, α {self.alpha:g}, limit {self.limit.episode:.6g}{own}"
+        limit = "" if self.limit is None else f", limit {self.limit.episode:.6g}"
+        return f"seed {self.seed}, α {self.alpha:g}{limit}{own}"
 
 
-def members_of(seeds: int, alphas: Sequence[float], limits: Sequence[CostLimit]) -> list[Member]:
+def members_of(seeds: int, alphas: Sequence[float], limits: Sequence[CostLimit | None]) -> list[Member]:
     return [Member(seed, alpha, limit) for limit, alpha, seed in product(limits, alphas, range(seeds))]
 
 
 def hypers_of(members: Sequence[Member], dataset: Dataset, settings: dict[str, Any]) -> Hypers:
     """The traced settings of all members, [members] each."""
     each = [
-        Hypers(
-            alpha=member.alpha,
-            episode_limit=member.limit.episode,
-            per_step_limit=member.limit.per_step,
-            episode_per_step=member.limit.episode_per_step,
-            safe_rows=safe_rows(dataset, member.limit.episode),
-            **(settings | dict(member.settings)),
-        )
-        for member in members
+        Hypers(member.alpha, **_limit_of(member, dataset), **(settings | dict(member.settings))) for member in members
     ]
-    stacked = jax.tree.map(lambda *values: jnp.asarray(np.array(values, np.float32)), *each)
-    return stacked._replace(safe_rows=stacked.safe_rows.astype(jnp.int32))
+    return jax.tree.map(lambda *values: jnp.asarray(np.array(values)), *each)
+
+
+def _limit_of(member: Member, dataset: Dataset) -> dict[str, Any]:
+    limit = member.limit
+    if limit is None:
+        return {}
+    return {
+        "episode_limit": limit.episode,
+        "per_step_limit": limit.per_step,
+        "episode_per_step": limit.episode_per_step,
+        "safe_rows": np.int32(safe_rows(dataset, limit.episode)),
+    }
 
 
 def keys_of(members: Sequence[Member]) -> jax.Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -13,13 +12,14 @@ import numpy as np
 
 from corsdice import algorithms
 from corsdice.algorithms import Config, Hypers
-from corsdice.algorithms.logs import Logs, Units, logs_of, raw_units, units_of
+from corsdice.algorithms.logs import Units, logs_of, raw_units, units_of
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
+from corsdice.data.split import split
 from corsdice.errors import UserError
-from corsdice.ope import evidence_of
-from corsdice.ope.dynamics import Imagination
+from corsdice.ope.frontier import Frontier
 from corsdice.policy import Policy, PolicyParams
+from corsdice.policy_family import PolicyFamily
 from corsdice.training.population import (
     Member,
     Mode,
@@ -75,16 +75,40 @@ class Outcome(NamedTuple):
     def done(self) -> bool:
         return self.step >= self.plan.config.steps or len(self.failures) == len(self.plan.members)
 
+    @property
+    def actions(self) -> int:
+        return int(np.prod(self.data["action_shape"], dtype=int))
+
+    def state(self, index: int) -> Any:
+        """What one member has learned."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf[index]), self.states)
+
     def policy(self, index: int) -> Policy:
-        """The policy of one member."""
-        actor = self.plan.config.actor(int(np.prod(self.data["action_shape"], dtype=int)))
-        params = jax.tree.map(lambda leaf: np.asarray(leaf[index]), self.states.params["actor"])
+        """The policy of one member that was trained for a limit."""
         member = self.plan.members[index]
-        about = {
+        params = jax.tree.map(lambda leaf: np.asarray(leaf[index]), self.states.params["actor"])
+        about = self.about(index) | ({} if member.limit is None else {"cost_limit": member.limit.episode})
+        return Policy(self.plan.config.actor(self.actions), PolicyParams(params, self.units), about)
+
+    def family(self) -> PolicyFamily:
+        """All that was learned, for any limit; its frontier is still to be traced."""
+        plan = self.plan
+        module = algorithms.by_name(plan.algorithm).module
+        networks = [
+            jax.tree.map(np.asarray, module.networks(self.state(index), member.alpha))
+            for index, member in enumerate(plan.members)
+        ]
+        abouts = tuple(map(self.about, range(len(plan.members))))
+        return PolicyFamily(plan.config.ways(self.actions), tuple(networks), self.units, Frontier(()), abouts)
+
+    def about(self, index: int) -> dict[str, Any]:
+        """Where a policy of this member comes from."""
+        member = self.plan.members[index]
+        return {
             "algorithm": self.plan.algorithm,
+            "member": index,
             "seed": member.seed,
             "alpha": member.alpha,
-            "cost_limit": member.limit.episode,
             "horizon": self.plan.horizon,
             "discount": self.plan.discount,
             "step": self.step,
@@ -92,7 +116,6 @@ class Outcome(NamedTuple):
             "action_shape": self.data["action_shape"],
             "data_sha256": self.data["sha256"],
         } | ({"settings": dict(member.settings)} if member.settings else {})
-        return Policy(actor, PolicyParams(params, self.units), about)
 
 
 def plan_of(
@@ -111,30 +134,35 @@ def plan_of(
     options: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
 ) -> Plan:
-    """A plan from what a person says, checked; limits are undiscounted sums over an episode."""
-    chosen = algorithms.by_name(algorithm)
+    """A plan from what a person says, checked; limits are undiscounted sums over an episode.
+
+    A family is trained for no limit. The paper's preset of CORSDICE is Algorithm 1, whose λ moves.
+    """
     if preset not in ("default", "paper"):
         raise UserError(f"unknown preset {preset!r}: choose default or paper")
+    if preset == "paper" and algorithm == "corsdice":
+        algorithm = "corsdice-paper"
+    chosen = algorithms.by_name(algorithm)
     preset_options, preset_settings = algorithms.paper_settings(chosen) if preset == "paper" else ({}, {})
     config = chosen.config(**(preset_options | (options or {})))
     settings = preset_settings | (settings or {})
     horizon = horizon or horizon_of(dataset)
     discount = _discount(settings)
-    if not limits:
-        raise UserError("a cost limit is needed: --cost-limit C, the undiscounted cost an episode may have")
-    if not 0 < holdout < 1:
-        raise UserError(f"--holdout must be between 0 and 1, got {holdout}")
+    if not (limits or chosen.is_family):
+        raise UserError(
+            f"{algorithm} is trained for one limit: --cost-limit C, the undiscounted cost an episode may have"
+        )
     alphas = alphas or [DEFAULT_ALPHA]
     if min(alphas) <= 0 or seeds < 1 or config.steps < 1 or chunk < 1:
         raise UserError("alpha, seeds, steps and chunk must be positive")
     if not 1 <= keep <= config.steps:
         raise UserError(f"--keep must be between 1 and the {config.steps} steps of the run, got {keep}")
     cost_limits = [CostLimit.episodic(limit, horizon=horizon, discount=discount) for limit in limits]
-    members = tuple(members_of(seeds, alphas, cost_limits))
+    members = tuple(members_of(seeds, alphas, [None] if chosen.is_family else cost_limits))
     if len({member.name for member in members}) < len(members):
         raise UserError("cost limits and alphas must differ from each other in their first six digits")
     if getattr(config, "safe_only", False):
-        train = split(dataset, holdout)[0]
+        train = split(dataset, holdout).train
         for limit in limits:
             if not (train.episodes.sums(train.costs) <= limit).any():
                 raise UserError(f"{algorithm} has nothing to clone: no logged episode costs {limit:g} or less")
@@ -150,22 +178,20 @@ def _discount(settings: dict[str, Any]) -> float:
 def plan_from(content: dict[str, Any]) -> Plan:
     """The plan that a run's description tells."""
     config = {name: tuple(value) if isinstance(value, list) else value for name, value in content["config"].items()}
-    limits = {
-        member["cost_limit"]: CostLimit.episodic(
-            member["cost_limit"], horizon=content["horizon"], discount=content["discount"]
-        )
-        for member in content["members"]
-    }
-    members = tuple(
-        Member(m["seed"], m["alpha"], limits[m["cost_limit"]], tuple(m.get("settings", {}).items()))
-        for m in content["members"]
-    )
+    horizon, discount = content["horizon"], content["discount"]
+
+    def member(told: dict[str, Any]) -> Member:
+        stated = told.get("cost_limit")
+        limit = None if stated is None else CostLimit.episodic(stated, horizon=horizon, discount=discount)
+        return Member(told["seed"], told["alpha"], limit, tuple(told.get("settings", {}).items()))
+
+    members = tuple(map(member, content["members"]))
     return Plan(
         content["algorithm"],
         algorithms.by_name(content["algorithm"]).config(**config),
         content["settings"],
         members,
-        content["horizon"],
+        horizon,
         content["holdout"],
         content["chunk"],
         content["mode"],
@@ -177,7 +203,7 @@ def blank_outcome(plan: Plan, like: Dataset, data: dict[str, Any]) -> Outcome:
     """The shapes of a run's outcome, on any dataset with the run's observations and actions."""
     units = raw_units(like)
     hypers = hypers_of(plan.members, like, plan.settings)
-    logs = logs_of(like, like, units, plan.horizon, waves=1)
+    logs = logs_of(like, units)
     states = jax.eval_shape(
         lambda: initial_states(plan.algorithm, plan.config, plan.mode, hypers, logs, keys_of(plan.members))
     )
@@ -191,19 +217,6 @@ def horizon_of(dataset: Dataset) -> int:
         told = f"timeouts come after {lengths[0]} to {lengths[-1]} steps" if len(lengths) else "no episode timed out"
         raise UserError(f"the data do not tell the horizon ({told}): give --horizon, the steps an episode may last")
     return int(lengths[0])
-
-
-def split(dataset: Dataset, holdout: float) -> tuple[Dataset, Dataset]:
-    """Whole episodes to learn from, and whole episodes held out, at random but always the same."""
-    episodes = dataset.episodes
-    count = len(episodes.starts)
-    held = round(holdout * count)
-    if held < 1 or held >= count:
-        raise UserError(f"{count} episodes cannot be split with --holdout {holdout:g}: both parts need at least one")
-    chosen = np.zeros(count, bool)
-    chosen[np.random.default_rng(0).permutation(count)[:held]] = True
-    rows = np.repeat(chosen, episodes.lengths)
-    return Dataset(*(column[~rows] for column in dataset)), Dataset(*(column[rows] for column in dataset))
 
 
 def units_for(train: Dataset, plan: Plan) -> Units:
@@ -238,24 +251,15 @@ class Trainer:
 
     def __init__(self, plan: Plan, dataset: Dataset, source: str = "memory") -> None:
         self.plan = plan
-        self._train, self.held = split(dataset, plan.holdout)
+        self.split = split(dataset, plan.holdout)
         config = plan.config
-        self.units = units_for(self._train, plan)
-        self._logs = logs_of(self._train, self.held, self.units, plan.horizon, config.waves)
-        self.hypers = hypers_of(plan.members, self._train, plan.settings)
+        self.units = units_for(self.split.train, plan)
+        self.logs = logs_of(self.split.train, self.units)
+        self.hypers = hypers_of(plan.members, self.split.train, plan.settings)
         self.keys = keys_of(plan.members)
         self.data = describe(dataset, source)
-        states = initial_states(plan.algorithm, config, plan.mode, self.hypers, self._logs, self.keys)
+        states = initial_states(plan.algorithm, config, plan.mode, self.hypers, self.logs, self.keys)
         self.outcome = Outcome(plan, 0, states, {}, self.units, self.hypers, self.data)
-
-    @cached_property
-    def logs(self) -> Logs:
-        """With a model where one is asked for and can be believed; what is done already does not need it."""
-        if not self.plan.config.needs_model:
-            return self._logs
-        evidence = evidence_of(self._train, self.units, self.plan.horizon, self.plan.discount)
-        imagination = Imagination(evidence)
-        return self._logs._replace(model=imagination.model if imagination.believed else None)
 
     def advance(self) -> list[dict[str, Any]]:
         """One chunk; returns its metrics, one row for each member that is still going."""
@@ -297,9 +301,9 @@ class Trainer:
     def _begun(self) -> Outcome:
         """Where the run stands; at its start with what all members share, which a checkpoint has in its states."""
         plan, outcome = self.plan, self.outcome
-        if outcome.step > 0 or (behaviour := plan.config.fit_behaviour(self._logs)) is None:
+        if outcome.step > 0 or (behaviour := plan.config.fit_behaviour(self.logs)) is None:
             return outcome
-        logs = self._logs._replace(behaviour=behaviour)
+        logs = self.logs._replace(behaviour=behaviour)
         states = initial_states(plan.algorithm, plan.config, plan.mode, self.hypers, logs, self.keys)
         return outcome._replace(states=states)
 

@@ -1,0 +1,87 @@
+"""What ships of a run: the policy of each member, or of a family the one that each limit chooses from its frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+from corsdice.algorithms import by_name
+from corsdice.algorithms.logs import Units, standard_observations
+from corsdice.costs import CostLimit
+from corsdice.data.split import Split
+from corsdice.dynamics import Model
+from corsdice.errors import UserError
+from corsdice.ope import evidence_of
+from corsdice.ope.dynamics import fit_dynamics
+from corsdice.policy import Policy
+from corsdice.policy_family import PolicyFamily
+from corsdice.training.run import Outcome
+from corsdice.training.trace import trace
+
+MODELS = 2
+"""What they disagree on widens the intervals of a frontier."""
+MODEL_ROWS = 500_000
+"""Of the training logs, at most: whole episodes at random."""
+
+
+class Shipped(NamedTuple):
+    """A policy for a limit."""
+
+    name: str
+    policy: Policy
+    limit: CostLimit
+
+
+class Models:
+    """Models of one step, fitted to the training logs when they are first asked for; all policies share them."""
+
+    def __init__(self, split: Split, units: Units, horizon: int, discount: float) -> None:
+        self._split, self._units, self._horizon, self._discount = split, units, horizon, discount
+
+    @cached_property
+    def all(self) -> list[Model]:
+        train = evidence_of(self._split.train, self._units, self._horizon, self._discount, MODEL_ROWS)
+        return [fit_dynamics(train, seed) for seed in range(MODELS)]
+
+    @property
+    def first(self) -> Model:
+        return self.all[0]
+
+
+def models_of(outcome: Outcome, split: Split) -> Models:
+    return Models(split, outcome.units, outcome.plan.horizon, outcome.plan.discount)
+
+
+def traced(
+    outcome: Outcome, split: Split, models: Models, progress: Callable[[str], None] = lambda told: None
+) -> PolicyFamily:
+    """The family that a run has learned, with its frontier: from first states that nothing was trained on."""
+    plan, family = outcome.plan, outcome.family()
+    starts = standard_observations(split.choose.initial_observations, outcome.units)
+    frontier = trace(family, models.all, starts, plan.horizon, plan.config.imagined_rows, progress=progress)
+    return replace(family, frontier=frontier)
+
+
+def shipped(outcome: Outcome, limits: Sequence[float], family: PolicyFamily | None = None) -> list[Shipped]:
+    """The policies of a run; of a family one for each member and limit, the nearest to it where none is within."""
+    plan = outcome.plan
+    if not by_name(plan.algorithm).is_family:
+        return [
+            Shipped(member.name, outcome.policy(index), member.limit)
+            for index, member in enumerate(plan.members)
+            if member.limit is not None
+        ]
+    if family is None:
+        raise UserError("a family needs its frontier before a limit can choose from it")
+    return [
+        Shipped(
+            f"{member.name}-limit{limit:.6g}",
+            family.policy(family.frontier.nearest(limit, index), limit),
+            CostLimit.episodic(limit, horizon=plan.horizon, discount=plan.discount),
+        )
+        for limit in limits
+        for index, member in enumerate(plan.members)
+        if index not in outcome.failures
+    ]
