@@ -14,11 +14,12 @@ _HOMES = {
     "Learner": "corsdice.api",
     "CostLimit": "corsdice.costs",
     "Policy": "corsdice.policy",
-    "load": "corsdice.policy",
+    "PolicyFamily": "corsdice.policy_family",
+    "load": "corsdice.policy_family",
     "read": "corsdice.data",
 }
 
-__all__ = ["CORSDICE", "CostLimit", "Learner", "Policy", "load", "read"]
+__all__ = ["CORSDICE", "CostLimit", "Learner", "Policy", "PolicyFamily", "load", "read"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """Three lines from a file to an action:
 
     dataset = corsdice.read("logs.hdf5")
-    learner = corsdice.CORSDICE(alpha=0.3).fit(dataset, cost_limit=CostLimit.episodic(20, horizon=200))
-    action = learner.predict(observation)
+    learner = corsdice.CORSDICE().fit(dataset)
+    action = learner.policy(cost_limit=20).predict(observation)
 
 A facade: it plans, trains and estimates with the same functions as the command line, in memory.
 """
@@ -13,83 +13,104 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from corsdice.algorithms import by_name
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
 from corsdice.errors import UserError
 from corsdice.ope import EpisodeEstimate, Verdict, judge, preference
+from corsdice.ope.frontier import Frontier
 from corsdice.policy import Policy
+from corsdice.policy_family import PolicyFamily
 from corsdice.training.assess import assessor_of
 from corsdice.training.run import DEFAULT_ALPHA, Plan, Trainer, plan_of
+from corsdice.training.ship import Shipped, models_of, shipped, traced
 
 
 class Learner:
-    """An algorithm with its options. After `fit`: one policy, estimate and verdict for each seed and limit."""
+    """An algorithm with its options. After `fit`: policies, and what logs that they have not seen say of them."""
 
     plan: Plan
-    policies: list[Policy]
-    estimates: list[EpisodeEstimate]
-    verdicts: list[Verdict]
+    family: PolicyFamily | None = None
+    """Every policy for every limit, of an algorithm that learns them at once."""
 
     def __init__(self, algorithm: str, alpha: float = DEFAULT_ALPHA, preset: str = "default", **options: Any) -> None:
         self.algorithm, self.alpha, self.preset, self.options = algorithm, alpha, preset, options
 
-    def fit(self, dataset: Dataset, cost_limit: CostLimit | Sequence[CostLimit], seeds: int = 1) -> Learner:
+    def fit(self, dataset: Dataset, cost_limit: CostLimit | Sequence[CostLimit] = (), seeds: int = 1) -> Learner:
+        """Trains. A family needs no limit; other algorithms are trained for each of those given."""
         limits = [cost_limit] if isinstance(cost_limit, CostLimit) else list(cost_limit)
-        if len({(limit.horizon, limit.discount) for limit in limits}) != 1:
+        if len({(limit.horizon, limit.discount) for limit in limits}) > 1:
             raise UserError("cost limits of one fit must share their horizon and discount")
         self.plan = plan_of(
             self.algorithm,
             dataset,
             [limit.episode for limit in limits],
-            horizon=limits[0].horizon,
+            horizon=limits[0].horizon if limits else None,
             alphas=[self.alpha],
             seeds=seeds,
             preset=self.preset,
             options=self.options,
-            settings={"discount": limits[0].discount},
+            settings={"discount": limits[0].discount} if limits else {},
         )
         trainer = Trainer(self.plan, dataset)
         while not trainer.outcome.done:
             trainer.advance()
-        members = range(len(self.plan.members))
-        self.policies = [trainer.outcome.policy(index) for index in members]
-        assessor = assessor_of(trainer.outcome, trainer.held)
-        self.estimates = [assessor.extraction(assessor.ask(policy)) for policy in self.policies]
-        self.verdicts = [
-            judge(found.episode.cost, found.diagnostics, member.limit.episode)
-            for found, member in zip(self.estimates, self.plan.members, strict=True)
-        ]
+        models = models_of(trainer.outcome, trainer.split)
+        if by_name(self.plan.algorithm).is_family:
+            self.family = traced(trainer.outcome, trainer.split, models)
+        self._shipped = shipped(trainer.outcome, [limit.episode for limit in limits], self.family)
+        self._assessor = assessor_of(trainer.outcome, trainer.split.judge, models)
+        self._estimates: dict[int, EpisodeEstimate] = {}
         return self
 
     @property
-    def best(self) -> int:
-        """The member to ship, told by the estimates alone: the highest return of those that meet their limit.
+    def frontier(self) -> Frontier:
+        """What every policy of the family returns and costs."""
+        return self._family.frontier
 
-        Where none is known to, the one whose cost is furthest below its limit, or least above it.
+    def policy(self, *, cost_limit: float) -> Policy:
+        """The policy for a limit: of a family any, of another algorithm one that it was trained for.
+
+        Where several seeds were trained for it, the one that the estimates prefer: safe first, then return.
         """
+        if self.family is not None:
+            return self.family.at(cost_limit=cost_limit)
+        trained = [each for each in self._shipped if each.limit.episode == cost_limit]
+        if not trained:
+            told = ", ".join(f"{limit:g}" for limit in dict.fromkeys(each.limit.episode for each in self._shipped))
+            raise UserError(f"{self.algorithm} was not trained for the limit {cost_limit:g}, but for {told}")
+        return max(trained, key=self._preference).policy
 
-        def key(index: int) -> tuple[bool, float]:
-            found = self.estimates[index].episode
-            limit = self.plan.members[index].limit.episode
-            return preference(self.verdicts[index].verdict, found.returned.value, found.cost.high, limit)
+    def estimate(self, policy: Policy) -> EpisodeEstimate:
+        """Return and cost of a policy, from episodes that had no part in training or in any choice."""
+        if id(policy) not in self._estimates:
+            self._estimates[id(policy)] = self._assessor.extraction(self._assessor.ask(policy))
+        return self._estimates[id(policy)]
 
-        return max(range(len(self.policies)), key=key)
+    def verdict(self, policy: Policy, *, cost_limit: float) -> Verdict:
+        """Whether the policy keeps a limit, by the same episodes."""
+        found = self.estimate(policy)
+        return judge(found.episode.cost, found.diagnostics, cost_limit)
 
-    @property
-    def policy(self) -> Policy:
-        return self.policies[self.best]
-
-    def predict(self, observations: Any) -> np.ndarray:
-        """Actions of the policy to ship; see `Policy.predict`."""
-        return self.policy.predict(observations)
+    def _preference(self, each: Shipped) -> tuple[bool, float]:
+        limit = each.limit.episode
+        episode = self.estimate(each.policy).episode
+        verdict = self.verdict(each.policy, cost_limit=limit).verdict
+        return preference(verdict, episode.returned.value, episode.cost.high, limit)
 
     def save(self, path: Path | str) -> Path:
-        """The policy to ship, as PATH.safetensors and PATH.json; `corsdice.load` reads it."""
-        return self.policy.save(path)
+        """The whole family as PATH.safetensors and PATH.json; `corsdice.load` reads it."""
+        return self._family.save(path)
+
+    @property
+    def _family(self) -> PolicyFamily:
+        if self.family is None:
+            raise UserError(
+                f"{self.algorithm} learns a policy for each limit, not a family: take .policy(cost_limit=…)"
+            )
+        return self.family
 
 
 def CORSDICE(alpha: float = DEFAULT_ALPHA, **options: Any) -> Learner:
-    """The paper's algorithm: SemiDICE, extraction, and λ moved by the estimate."""
+    """CORSDICE as a family: one training, every limit."""
     return Learner("corsdice", alpha, **options)

@@ -37,7 +37,7 @@ class Config(family.Config, d_bc.ScoreConfig):
     score_rate: float = 2e-3
     imagined_rows: int = 10_000
 
-    def ways(self, actions: int) -> dict[str, Acts]:
+    def ways(self, actions: int) -> dict[str, Conditional]:
         behaviour = self.diffused(actions)
         critics = self.widths, self.critics, self.layer_norm
         actor: Acts = Resampled(behaviour, *critics, self.divergence, self.candidates, of_family=True)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from corsdice.actors import Acts, Conditional, Deterministic, Mode
+from corsdice.actors import Conditional, Deterministic, Mode
 from corsdice.algorithms import semidice
 from corsdice.algorithms.contract import ADAM, Hypers, Metrics, Params, descend, weight_metrics
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, penalised_rewards
@@ -50,7 +50,7 @@ class Config(semidice.Config):
     def improved(self, actions: int) -> Deterministic:
         return Deterministic(actions, self.widths, self.layer_norm)
 
-    def ways(self, actions: int) -> dict[str, Acts]:
+    def ways(self, actions: int) -> dict[str, Conditional]:
         """How the family can act, by name."""
         clone = self.clone(actions)
         return {

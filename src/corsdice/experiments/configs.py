@@ -132,14 +132,15 @@ class ConstrainedMDPConfig:
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Make logs of an embedded task, train five methods on them, and compare what they believe with the truth."""
+    """Make logs of an embedded task, train CORSDICE and four other methods on them, and compare estimates and truth."""
 
     out: Path = Path("out/demo")
     """Where the logs, the runs, the report and summary.json go. Runs that are there already are gone on with."""
     task: str = "point-circle"
-    limit: float = 20.0
-    """Undiscounted cost an episode may have."""
+    limits: tuple[float, ...] = (5.0, 10.0, 20.0, 40.0)
+    """Undiscounted costs an episode may have: CORSDICE is trained once for all of them."""
     seeds: int = 3
+    """Of CORSDICE."""
     episodes: int = 1000
     """Logged episodes."""
     data_seed: int = 0
@@ -153,7 +154,7 @@ class DemoConfig:
     def __post_init__(self) -> None:
         at_least(1, seeds=self.seeds, steps=self.steps, clone_steps=self.clone_steps, batch_size=self.batch_size)
         at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
-        positive(limit=(self.limit,), widths=tuple(map(float, self.widths)))
+        positive(limits=self.limits, widths=tuple(map(float, self.widths)))
 
 
 AlgorithmName = Literal[

@@ -1,7 +1,8 @@
-"""The whole product on an embedded task: logs made, five methods trained on them, each estimated and then really run.
+"""The whole product on an embedded task: logs made, methods trained on them, each estimated and then really run.
 
-BC-All and BC-Safe clone the logs, naive SemiDICE takes w(a|s) for the stationary correction, COptiDICE optimises the
-stationary correction itself, CORSDICE extracts it. The estimates know the logs alone; the truth is simulated.
+CORSDICE is trained once for all limits; BC-Safe clones, for each limit, the episodes within it; BC-All clones
+everything, COptiDICE optimises the stationary correction for one limit, and naive SemiDICE takes w(a|s) for it. The
+estimates know the logs alone; the truth is simulated.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from corsdice import data, envs
+from corsdice.data.split import Split, split
 from corsdice.envs.simulate import simulate
 from corsdice.experiments.configs import DemoConfig
 from corsdice.files import output_directory, provenance, write_json
-from corsdice.ope import evidence_of
 from corsdice.report import html, terminal
 from corsdice.report.run import run_report
 from corsdice.training import assess, directory
-from corsdice.training.run import plan_of, split, units_for
+from corsdice.training.run import Outcome, plan_of
+from corsdice.training.ship import Models, models_of, shipped, traced
 
-METHODS = ("bc-all", "bc-safe", "naive-semidice", "coptidice", "corsdice")
-CLONING = ("bc-all", "bc-safe")
+BASELINES = ("bc-all", "naive-semidice", "coptidice")
+"""At the middle limit alone, one seed."""
 UNIT = "undiscounted sum over an episode"
 
 
@@ -33,31 +35,21 @@ def run(config: DemoConfig) -> None:
     dataset = envs.collect(task, config.data_seed, config.episodes)
     data.write(dataset, logs)
     print(f"Wrote {dataset.transitions:,} transitions of {config.episodes:,} scripted drivers to {logs}")
-    plans = {
-        method: plan_of(
-            method,
-            dataset,
-            [config.limit],
-            seeds=config.seeds,
-            options={
-                "steps": config.clone_steps if method in CLONING else config.steps,
-                "widths": config.widths,
-                "batch_size": config.batch_size,
-            },
-        )
-        for method in METHODS
-    }
-    first = plans["corsdice"]
-    print(f"cost limit: {first.members[0].limit}")
-    train, held_out = split(dataset, first.holdout)
-    evidence = evidence_of(held_out, units_for(train, first), first.horizon, first.discount)
-    assessor = assess.Assessor(evidence)
+    limits = list(config.limits)
+    middle = limits[len(limits) // 2]
+    jobs = [("corsdice", limits, config.seeds), ("bc-safe", limits, 1), *((name, [middle], 1) for name in BASELINES)]
+    parts: Split | None = None
+    models: Models | None = None
     rows: list[dict[str, Any]] = []
-    with terminal.progress(len(METHODS), "methods") as advance:
-        for method, plan in plans.items():
-            where = out / method
-            directory.train(where, plan, dataset, str(logs))
-            rows += results(where, plan.algorithm, assess.assess(where, held_out, assessor), config)
+    with terminal.progress(len(jobs), "methods") as advance:
+        for method, wanted, seeds in jobs:
+            steps = config.clone_steps if method.startswith("bc-") else config.steps
+            options = {"steps": steps, "widths": config.widths, "batch_size": config.batch_size}
+            plan = plan_of(method, dataset, wanted, seeds=seeds, options=options)
+            outcome = directory.train(out / method, plan, dataset, str(logs))
+            parts = parts or split(dataset, plan.holdout)
+            models = models or models_of(outcome, parts)
+            rows += results(out / method, outcome, parts, models, wanted, config)
             advance(method)
     html.write(run_report(out / "corsdice"), out / "corsdice" / directory.REPORT)
     show(rows, config)
@@ -66,27 +58,36 @@ def run(config: DemoConfig) -> None:
     terminal.print_written(out, ("summary.json", f"corsdice/{directory.REPORT}"))
 
 
-def results(where: Path, method: str, estimates: list[dict[str, Any]], config: DemoConfig) -> list[dict[str, Any]]:
-    """What each policy of a run believes it costs, and what it really does."""
-    believed = {row["member"]: row.get("estimated_cost") for row in directory.read_metrics(where)}
+def results(
+    where: Path, outcome: Outcome, parts: Split, models: Models, limits: list[float], config: DemoConfig
+) -> list[dict[str, Any]]:
+    """What is estimated of each policy of a run, and what is true."""
+    method = outcome.plan.algorithm
+    family = None
+    if method == "corsdice":
+        family = traced(outcome, parts, models)
+        family.save(where / directory.FAMILY)
+    policies = shipped(outcome, limits, family)
+    if family is not None:
+        directory.save_shipped(where, policies)
+    estimates = assess.assess(outcome, policies, assess.assessor_of(outcome, parts.judge, models))
+    write_json(where / directory.ESTIMATES, {"results": estimates})
     rows, truths = [], []
-    for index, (policy, found) in enumerate(zip(directory.load_policies(where), estimates, strict=True)):
-        truth = simulate(policy, config.task, config.truth_episodes, seed=1)
-        truths.append({"member": found["member"], "env": config.task} | truth)
-        # A constrained baseline is shown with the estimate that it steers by, the others with extraction's.
-        own = believed[index] if method in ("naive-semidice", "coptidice") else None
+    for each, found in zip(policies, estimates, strict=True):
+        truth = simulate(each.policy, config.task, config.truth_episodes, seed=1)
+        truths.append({"member": each.name, "env": config.task} | truth)
         rows.append(
             {
                 "method": method,
-                "seed": policy.about["seed"],
-                "cost_limit": config.limit,
+                "seed": each.policy.about["seed"],
+                "cost_limit": each.limit.episode,
                 "return": truth["return"],
                 "cost": truth["cost"],
                 "cost_se": truth["cost_se"],
                 "estimated_return": found["return"]["value"],
-                "estimated_cost": found["cost"]["value"] if own is None else own,
-                "estimator": "extraction" if own is None else "its own",
-                "extraction_cost": found["cost"]["value"],
+                "estimated_cost": found["cost"]["value"],
+                "estimated_cost_low": found["cost"]["low"],
+                "estimated_cost_high": found["cost"]["high"],
                 "estimate_unit": UNIT,
                 "verdict": found["verdict"],
             }
@@ -98,19 +99,20 @@ def results(where: Path, method: str, estimates: list[dict[str, Any]], config: D
 def show(rows: list[dict[str, Any]], config: DemoConfig) -> None:
     terminal.print_table(
         f"{config.task}: sums over an episode; truth from {config.truth_episodes:,} episodes",
-        ("method", "seed", "return", "cost", "limit", "est. cost", "est. return", "safe"),
+        ("limit", "method", "seed", "return", "cost", "safe", "est. return", "est. cost", "verdict"),
         [
             (
+                f"{row['cost_limit']:g}",
                 row["method"],
                 str(row["seed"]),
                 f"{row['return']:.1f}",
                 f"{row['cost']:.1f}",
-                f"{row['cost_limit']:g}",
-                f"{row['estimated_cost']:.1f}",
-                f"{row['estimated_return']:.1f}",
                 "yes" if row["cost"] <= row["cost_limit"] else "NO",
+                f"{row['estimated_return']:.1f}",
+                f"{row['estimated_cost']:.1f} ({row['estimated_cost_low']:.1f} to {row['estimated_cost_high']:.1f})",
+                row["verdict"],
             )
-            for row in rows
+            for row in sorted(rows, key=lambda row: row["cost_limit"])
         ],
     )
-    print("est. cost: what the method itself believes (naive-semidice, coptidice), else extraction on held-out logs")
+    print("est.: from episodes that had no part in training or in the choice of a policy, with a 95 % interval")

@@ -75,6 +75,7 @@ def estimator(
     """
     inputs = np.asarray(evidence.observations if states else evidence.pairs)
     enough = max(1, evidence.rows // ROWS_PER_WAVE)
+    method = None if states else fqe.method_for(evidence)  # of the logs, so that all policies share what is compiled
     fitted = model or (lambda: fit_dynamics(evidence, seed))
     imagination = cache(lambda: Imagination(fitted(), evidence, seed))
 
@@ -92,12 +93,12 @@ def estimator(
                 told_by = joined(told_by, imagined)
         with ThreadPoolExecutor(2) as beside:  # half of an estimate's time is compiling, which keeps one core busy
             if told_by[0] is evidence:
-                solutions = list(beside.map(_solver(evidence, question, states, seed), bases(max(waves))))
+                solutions = list(beside.map(_solver(evidence, question, method, seed), bases(max(waves))))
                 corrections = solutions[0].corrections
             else:
                 some = bases(WAVES_WITH_MODEL)
                 logged = beside.submit(_logged_corrections, some[-1], evidence, question)
-                solutions = list(beside.map(_solver(*told_by, states, seed), some))
+                solutions = list(beside.map(_solver(*told_by, method, seed), some))
                 corrections = logged.result()
         if states:
             corrections = corrections * np.asarray(question.policy_correction)
@@ -125,8 +126,10 @@ def _sums(solutions: list[_Solution], name: str, evidence: Evidence, steps: floa
     )
 
 
-def _solver(evidence: Evidence, question: Question, states: bool, seed: int) -> Callable[[Basis], _Solution]:
-    chunks, pairs, critic = _of_states(evidence, question) if states else _of_actions(evidence, question, seed)
+def _solver(evidence: Evidence, question: Question, method: fqe.FQE | None, seed: int) -> Callable[[Basis], _Solution]:
+    """With features of states and actions, and what a fitted Q thinks of them, or of states alone without a method."""
+    of = _of_states(evidence, question) if method is None else _of_actions(evidence, question, method, seed)
+    chunks, pairs, critic = of
     return lambda basis: _solve(basis, evidence, chunks, phi_of(basis, pairs, critic))
 
 
@@ -167,9 +170,10 @@ def _fit_where_policy_goes(
     return fit_chunks(basis, chunks, weights, initial, count), weights
 
 
-def _of_actions(evidence: Evidence, question: Question, seed: int) -> tuple[Chunks, jax.Array, jax.Array]:
+def _of_actions(
+    evidence: Evidence, question: Question, method: fqe.FQE, seed: int
+) -> tuple[Chunks, jax.Array, jax.Array]:
     """φ of states and actions, and the policy's first pairs."""
-    method = fqe.method_for(evidence)
     training = Training(max(1, min(CRITIC_STEPS, evidence.rows // ROWS_PER_STEP)), widths=CRITIC_WIDTHS)
     rows, starts = rows_of(evidence, question, corrected=False)
     params = fit(method, training, rows, starts, evidence.discount, jax.random.key(seed))

@@ -106,7 +106,7 @@ def assessor_of(
     """On logs that the run was not trained on, and, where models are given, with what they imagine."""
     plan = outcome.plan
     told_by = ope.evidence_of(evidence, outcome.units, plan.horizon, plan.discount)
-    return Assessor(told_by, others, model=models and (lambda: models.first))
+    return Assessor(told_by, others, model=None if models is None else (lambda: models.first))
 
 
 def assess(

@@ -188,7 +188,7 @@ def _description(plan: Plan, data: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(config: Any) -> dict[str, Any]:
     """As JSON reads it again."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def _start_or_resume(directory: Path, content: dict[str, Any], trainer: Trainer) -> None:

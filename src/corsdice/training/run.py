@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from corsdice import algorithms
-from corsdice.algorithms import Config, Hypers
+from corsdice.algorithms import Config, Hypers, family
 from corsdice.algorithms.logs import Units, logs_of, raw_units, units_of
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
@@ -92,14 +92,15 @@ class Outcome(NamedTuple):
 
     def family(self) -> PolicyFamily:
         """All that was learned, for any limit; its frontier is still to be traced."""
-        plan = self.plan
+        plan, config = self.plan, self.plan.config
+        assert isinstance(config, family.Config)
         module = algorithms.by_name(plan.algorithm).module
         networks = [
             jax.tree.map(np.asarray, module.networks(self.state(index), member.alpha))
             for index, member in enumerate(plan.members)
         ]
         abouts = tuple(map(self.about, range(len(plan.members))))
-        return PolicyFamily(plan.config.ways(self.actions), tuple(networks), self.units, Frontier(()), abouts)
+        return PolicyFamily(config.ways(self.actions), tuple(networks), self.units, Frontier(()), abouts)
 
     def about(self, index: int) -> dict[str, Any]:
         """Where a policy of this member comes from."""

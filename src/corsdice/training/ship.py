@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from corsdice.algorithms import by_name
+from corsdice.algorithms import by_name, family
 from corsdice.algorithms.logs import Units, standard_observations
 from corsdice.costs import CostLimit
 from corsdice.data.split import Split
@@ -58,13 +58,14 @@ def traced(
     outcome: Outcome, split: Split, models: Models, progress: Callable[[str], None] = lambda told: None
 ) -> PolicyFamily:
     """The family that a run has learned, with its frontier: from first states that nothing was trained on."""
-    plan, family = outcome.plan, outcome.family()
+    plan, learned = outcome.plan, outcome.family()
+    assert isinstance(plan.config, family.Config)
     starts = standard_observations(split.choose.initial_observations, outcome.units)
-    frontier = trace(family, models.all, starts, plan.horizon, plan.config.imagined_rows, progress=progress)
-    return replace(family, frontier=frontier)
+    frontier = trace(learned, models.all, starts, plan.horizon, plan.config.imagined_rows, progress=progress)
+    return replace(learned, frontier=frontier)
 
 
-def shipped(outcome: Outcome, limits: Sequence[float], family: PolicyFamily | None = None) -> list[Shipped]:
+def shipped(outcome: Outcome, limits: Sequence[float], learned: PolicyFamily | None = None) -> list[Shipped]:
     """The policies of a run; of a family one for each member and limit, the nearest to it where none is within."""
     plan = outcome.plan
     if not by_name(plan.algorithm).is_family:
@@ -73,12 +74,12 @@ def shipped(outcome: Outcome, limits: Sequence[float], family: PolicyFamily | No
             for index, member in enumerate(plan.members)
             if member.limit is not None
         ]
-    if family is None:
+    if learned is None:
         raise UserError("a family needs its frontier before a limit can choose from it")
     return [
         Shipped(
             f"{member.name}-limit{limit:.6g}",
-            family.policy(family.frontier.nearest(limit, index), limit),
+            learned.policy(learned.frontier.nearest(limit, index), limit),
             CostLimit.episodic(limit, horizon=plan.horizon, discount=plan.discount),
         )
         for limit in limits

@@ -85,15 +85,12 @@ def imagined(
     actor, network = family.ways[way], family.networks[member][way]
     key = jax.random.key(seed)
     told = [jax.device_get(_episodes(actor, horizon, model, network, conditions, starts, key)) for model in models]
-    return [
-        FrontierPoint(
-            member,
-            point,
-            *(_interval([each.sums[i, :, quantity] for each in told]) for quantity in range(2)),
-            strange=float(np.mean([each.strange[i] for each in told])),
-        )
-        for i, point in enumerate(points)
-    ]
+    found = []
+    for i, point in enumerate(points):
+        returned, cost = (_interval([each.sums[i, :, quantity] for each in told]) for quantity in range(2))
+        strange = float(np.mean([each.strange[i] for each in told]))
+        found.append(FrontierPoint(member, point, returned, cost, strange))
+    return found
 
 
 class _Told(NamedTuple):
