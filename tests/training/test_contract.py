@@ -10,6 +10,9 @@ import pytest
 from corsdice import envs
 from corsdice.algorithms import ALGORITHMS, by_name
 from corsdice.algorithms.logs import Batch, Units, batch_of, penalised_rewards, units_of
+from corsdice.conditions import Point
+from corsdice.ope.estimate import Interval
+from corsdice.ope.frontier import FrontierPoint
 from corsdice.training.population import run_chunk
 from corsdice.training.run import Trainer, plan_of
 
@@ -17,17 +20,15 @@ STEPS, CHUNK, LIMIT = 40, 20, 40.0
 CONSTRAINED = {"multiplier", "estimated_cost", "cost_limit"}
 WEIGHTS = {"mean_correction", "effective_sample_size", "zero_weights"}
 SAME_PROGRAM = {"f-dvl", "sql", "xql"}
-"""SemiDICE but for numbers: see `test_the_family_is_semidice_but_for_numbers`."""
-SMALL = {"steps": STEPS, "widths": (8,), "waves": 16, "batch_size": 16}
+"""SemiDICE but for numbers: see `test_its_relatives_are_semidice_but_for_numbers`."""
+SMALL = {"steps": STEPS, "widths": (8,), "batch_size": 16}
 SMALL_SCORE = {"score_width": 8, "blocks": 2, "time_embedding": 4, "condition_embedding": 8, "score_batch": 16}
 OWN = {
-    "corsdice": {"use_model": False},  # has tests of its own
-    "d-corsdice": SMALL_SCORE
-    | {"use_model": False, "score_steps": 20, "solver_steps": 3, "candidates": 4}
-    | {"estimate_every": 10, "compare_every": 2},
+    "d-corsdice": SMALL_SCORE | {"score_steps": 20, "solver_steps": 3, "candidates": 4},
     "d-bc-all": SMALL_SCORE,
     "d-bc-safe": SMALL_SCORE,
 }
+UNCONSTRAINED = ("bc-all", "bc-safe", "d-bc-all", "d-bc-safe", "odice", "corsdice", "d-corsdice")
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +65,18 @@ def member(tree, index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
+def is_family(trainer):
+    return by_name(trainer.plan.algorithm).is_family
+
+
 def actions(trainer, index, logs):
-    return trainer.outcome.policy(index).seed(0).predict(logs.observations)
+    """Of a member, or of a family's first way at a λ that matters."""
+    if not is_family(trainer):
+        return trainer.outcome.policy(index).seed(0).predict(logs.observations)
+    family = trainer.outcome.family()
+    unknown = Interval(0.0, 0.0, 0.0)
+    point = FrontierPoint(index, Point(next(iter(family.ways)), 3.0), unknown, unknown, 0.0)
+    return family.policy(point).seed(0).predict(logs.observations)
 
 
 def assert_same(tree, other):
@@ -98,7 +109,7 @@ def test_metrics_are_finite_and_hold_what_is_promised(population):
     for row in rows:
         assert np.isfinite(list(row.values())).all()
         assert "policy_loss" in row
-        if trainer.plan.algorithm not in ("bc-all", "bc-safe", "d-bc-all", "d-bc-safe", "odice"):
+        if trainer.plan.algorithm not in UNCONSTRAINED:
             assert row.keys() >= CONSTRAINED
             assert row["multiplier"] >= 0
             assert row["cost_limit"] == pytest.approx(LIMIT)
@@ -128,7 +139,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(population, l
 def test_corrections_are_one_number_a_row_none_negative(population):
     trainer, _ = population
     if not has_corrections(trainer):
-        pytest.skip("of the DICE family alone")
+        pytest.skip("has none, or one for every λ")
     plan, batch = trainer.plan, trainer.logs.transitions
     module = by_name(plan.algorithm).module
     hypers, state = member((trainer.hypers, trainer.outcome.states), 0)
@@ -149,7 +160,7 @@ def test_a_member_of_a_population_is_the_member_trained_alone(population, logs):
 def test_alpha_matters_to_what_weighs_and_to_nothing_else(population, logs):
     trainer, _ = population
     small, large = (actions(trainer, index, logs) for index in (0, 2))
-    if not has_corrections(trainer):
+    if not (has_corrections(trainer) or is_family(trainer)):
         np.testing.assert_array_equal(small, large)
     else:
         assert np.abs(small - large).max() > 0.01
@@ -195,7 +206,7 @@ def test_one_trace_whatever_the_population(mode, population, monkeypatch):
     assert traces(7) == traces(2) == 1
 
 
-def test_the_family_is_semidice_but_for_numbers():
+def test_its_relatives_are_semidice_but_for_numbers():
     """f-DVL balances evenly, SQL's α counts twice, XQL's divergence is KL: as in `tabular.semigradient`."""
     semidice = by_name("semidice").config(divergence="chi2")
     assert by_name("f-dvl").config() == semidice

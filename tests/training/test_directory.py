@@ -16,12 +16,13 @@ from safetensors.numpy import load_file
 
 from corsdice import data, envs, files
 from corsdice.algorithms import bc
+from corsdice.data.split import split
 from corsdice.errors import UserError
 from corsdice.training import directory
-from corsdice.training.run import Trainer, plan_of, split
+from corsdice.training.run import Trainer, plan_of
 
 LIMIT = 40.0
-SMALL = {"steps": 40, "widths": (8,), "waves": 16, "batch_size": 16}
+SMALL = {"steps": 40, "widths": (8,), "batch_size": 16}
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +89,13 @@ def test_a_run_writes_what_it_promises_and_its_policies_act(logs, tmp_path):
     assert directory.failures(tmp_path) == {}
 
     policies = directory.load_policies(tmp_path)
-    assert [policy.about["seed"] for policy in policies] == [0, 1]
-    for index, policy in enumerate(policies):
+    assert list(policies) == [member.name for member in plan.members]
+    assert [policy.about["seed"] for policy in policies.values()] == [0, 1]
+    for index, policy in enumerate(policies.values()):
         actions = policy.seed(0).predict(logs.observations[:5])
         assert actions.shape == logs.actions[:5].shape
         np.testing.assert_array_equal(actions, outcome.policy(index).seed(0).predict(logs.observations[:5]))
-    loaded = directory.load_outcome(tmp_path, split(logs, plan.holdout)[1])
+    loaded = directory.load_outcome(tmp_path, split(logs, plan.holdout).judge)
     assert loaded.step == 40
     jax.tree.map(np.testing.assert_array_equal, loaded.states, outcome.states)
 

@@ -10,8 +10,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from corsdice import envs, losses
-from corsdice.algorithms.lagrangian import controller, episode_cost, q_cost_of, steered
+from corsdice.algorithms.lagrangian import episode_cost, q_cost_of
 from corsdice.algorithms.logs import Batch, standard_costs, units_of
+from corsdice.algorithms.multiplier import controller, steered
 from corsdice.costs import CostLimit
 from corsdice.training.population import Member, hypers_of
 

@@ -78,13 +78,15 @@ def train(
             os.fsync(metrics.fileno())
             if prune and not trainer.outcome.done:
                 trainer.stop(prune(trainer.outcome, before))
-            if _keeps(trainer.outcome, before):
+            if _keeps(trainer.outcome, before) and not by_name(plan.algorithm).is_family:
                 _save_members(directory, trainer.outcome, f"step-{trainer.outcome.step:06d}")
             _save(directory, trainer.outcome)
             if progress:
                 progress(trainer.outcome.step, rows, trainer.outcome.step - before)
     if not by_name(plan.algorithm).is_family:
         _save_members(directory, trainer.outcome)
+    elif not (directory / f"{FAMILY}.json").exists():
+        trainer.outcome.family().save(directory / FAMILY)
     return trainer.outcome
 
 
@@ -142,11 +144,14 @@ def load_policies(directory: Path) -> dict[str, Policy]:
 
 
 def read_family(directory: Path) -> PolicyFamily:
-    """The family of a run that has been traced."""
+    """The family of a run, with its frontier."""
     if not (directory / f"{FAMILY}.json").exists():
         description(directory)  # says so if this is no run at all
         raise UserError(f"{directory} holds no family: it was trained for one limit, or has not ended")
-    return load_family(directory / FAMILY)
+    family = load_family(directory / FAMILY)
+    if not family.frontier.points:
+        raise UserError(f"{directory} has no frontier yet: run the same `corsdice train` again to go on")
+    return family
 
 
 def kept_policies(directory: Path) -> list[Path]:

@@ -156,6 +156,10 @@ def plan_of(
     alphas = alphas or [DEFAULT_ALPHA]
     if min(alphas) <= 0 or seeds < 1 or config.steps < 1 or chunk < 1:
         raise UserError("alpha, seeds, steps and chunk must be positive")
+    if chosen.is_family and keep > 1:
+        raise UserError(
+            f"--keep is of algorithms that are trained for a limit; {algorithm} keeps every policy it learns"
+        )
     if not 1 <= keep <= config.steps:
         raise UserError(f"--keep must be between 1 and the {config.steps} steps of the run, got {keep}")
     cost_limits = [CostLimit.episodic(limit, horizon=horizon, discount=discount) for limit in limits]
