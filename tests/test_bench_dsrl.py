@@ -13,16 +13,18 @@ import pytest
 from rich.console import Console
 from scipy.stats import trim_mean
 
+from coarse import POINTS, coarsen
 from corsdice.cli import main
 from corsdice.data.dsrl import DSRL_TASKS, normalised_cost
 from corsdice.errors import UserError
 from corsdice.experiments import bench_dsrl, dsrl_cells
 from corsdice.experiments.bench_dsrl import COLUMNS, failures, strata, summarise
 from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig, DsrlAdvancedConfig
-from corsdice.experiments.dsrl_cells import NUMBERS, Cell, normalised_return, records
+from corsdice.experiments.dsrl_cells import CHOICE, NUMBERS, Cell, cells_of, normalised_return, records
 from corsdice.experiments.published import published_scores
 from corsdice.experiments.selection import offline_choice, oracle_choice, selected
 from corsdice.experiments.statistics import interquartile_interval, interquartile_mean
+from corsdice.policy_family import load_family
 from corsdice.report import benchmark, terminal
 from corsdice.report.benchmark import Score
 
@@ -132,14 +134,12 @@ def test_what_failed_is_shown_but_chosen_only_where_all_did():
 
 def test_members_that_failed_are_recorded_with_the_reason_and_without_numbers():
     config = BenchDsrlConfig(tasks=("point-run",), limits=(5.0, 7.0), alphas=(0.1, 0.3), seeds=2)
-    cell = Cell(config, Path(), "point-run", "corsdice", 7.0, (0, 4))
-    outcome = SimpleNamespace(
-        plan=SimpleNamespace(members=range(4), algorithm="corsdice"),
-        failures=dict.fromkeys(range(4), "q_loss not finite"),
-    )
+    cell = Cell(config, Path(), "point-run", "corsdice", (5.0, 7.0), (0, 4))
+    outcome = SimpleNamespace(failures=dict.fromkeys(range(4), "q_loss not finite"))
     found = records(cell, outcome, dataset=None)
-    assert [(each["alpha"], each["seed"]) for each in found] == [(0.1, 0), (0.1, 1), (0.3, 0), (0.3, 1)]
-    assert {each["cost_limit"] for each in found} == {7.0}
+    assert [(each["cost_limit"], each["alpha"], each["seed"]) for each in found] == [
+        (limit, alpha, seed) for limit in (5.0, 7.0) for alpha in (0.1, 0.3) for seed in (0, 1)
+    ]
     assert {each["failure"] for each in found} == {"q_loss not finite"}
     assert all(each[name] is None for each in found for name in NUMBERS)
 
@@ -334,11 +334,32 @@ def test_html_escapes_and_fetches_nothing():
         assert f'<td class="{look}">{number}</td>' in page
 
 
+# The cells.
+
+
+def test_a_family_has_one_cell_for_all_limits_and_one_run_for_any():
+    def cells(*limits):
+        config = BenchDsrlConfig(tasks=("point-run",), algorithms=("corsdice", "bc-all"), limits=limits)
+        return cells_of(config, Path("out"))
+
+    family, first, second = cells(10.0, 20.0)
+    assert [cell.limits for cell in (family, first, second)] == [(10.0, 20.0), (10.0,), (20.0,)]
+    assert [cell.results.name for cell in (family, first, second)] == [
+        "limit-10-20.json",
+        "limit-10.json",
+        "limit-20.json",
+    ]
+    other, *clones = cells(10.0, 30.0)
+    assert other.run == family.run
+    assert other.results != family.results
+    assert [cell.run == first.run for cell in clones] == [True, False]
+
+
 # The command.
 
 COMMAND = (
     *("bench", "dsrl", "--tasks", "point-run", "--algorithms", "corsdice", "bc-safe", "--limits", "30", "60"),
-    *("--alphas", "0.3", "1", "--seeds", "2", "--steps", "10", "--widths", "8", "--batch-size", "16"),
+    *("--alphas", "0.3", "1", "--seeds", "1", "--steps", "10", "--widths", "8", "--batch-size", "16"),
     *("--episodes", "5", "--logged-episodes", "40"),
 )
 
@@ -348,10 +369,18 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def fitted():
+    """The models of one step, as they are fitted."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield coarsen(patch)
+
+
 @pytest.fixture(scope="module")
-def out(tmp_path_factory):
+def out(fitted, tmp_path_factory):
     out = tmp_path_factory.mktemp("bench")
     assert main([*COMMAND, "--out", str(out)]) == 0
+    assert fitted == [0, 1]  # by the first algorithm, for all
     return out
 
 
@@ -359,7 +388,7 @@ def test_results_have_every_policy_and_every_choice(out):
     rows = read(out / "results.csv")
     assert tuple(rows[0]) == COLUMNS
     counts = {name: sum(row["selection"] == name for row in rows) for name in benchmark.SELECTIONS}
-    assert counts == {"last": 2 * 2 * 2 + 2 * 2, "offline": 8, "oracle": 8}
+    assert counts == {"last": 2 * 2 + 2, "offline": 4, "oracle": 4}
     assert {row["alpha"] for row in rows if row["algorithm"] == "corsdice"} == {"0.3", "1.0"}
     assert {row["alpha"] for row in rows if row["algorithm"] == "bc-safe"} == {""}
     assert {row["cost_limit"] for row in rows} == {"30.0", "60.0"}
@@ -375,42 +404,57 @@ def test_results_have_every_policy_and_every_choice(out):
     assert len(read(out / "table.csv")) == 3 * 2 * (2 + 2)
 
 
+def test_each_limit_has_chosen_from_the_frontier_of_each_member(out):
+    """The whole chain by hand: the frontier on disk, the choice, and what was recorded of it."""
+    frontier = load_family(out / "runs" / "point-run" / "corsdice" / "any-limit" / "family").frontier
+    assert len(frontier.points) == 2 * POINTS
+    cell = json.loads((out / "cells" / "point-run" / "corsdice" / "limit-30-60.json").read_text())
+    assert [(each["cost_limit"], each["alpha"]) for each in cell["policies"]] == [
+        (limit, alpha) for limit in (30.0, 60.0) for alpha in (0.3, 1.0)
+    ]
+    for each in cell["policies"]:
+        member = (0.3, 1.0).index(each["alpha"])
+        assert tuple(each[name] for name in CHOICE) == frontier.nearest(each["cost_limit"], member).point
+    (clone, *_) = json.loads((out / "cells" / "point-run" / "bc-safe" / "limit-60.json").read_text())["policies"]
+    assert {clone[name] for name in CHOICE} == {None}
+
+
 def test_what_is_done_is_not_done_again_and_a_lost_cell_is_redone_alike(out, capsys):
     rows = read(out / "results.csv")
-    names = ("corsdice", "bc-safe")
-    cells = [out / "cells" / "point-run" / name / "limit-60.json" for name in names]
-    runs = out / "runs" / "point-run"
-    checkpoints = [runs / name / "limit-60" / "checkpoint.safetensors" for name in names]
-    written = [path.stat().st_mtime_ns for path in (*cells, *checkpoints)]
+    folders = [out / kind / "point-run" for kind in ("cells", "runs")]
+    cells = [folders[0] / "corsdice" / "limit-30-60.json", folders[0] / "bc-safe" / "limit-60.json"]
+    kept = [folders[1] / "corsdice" / "any-limit", folders[1] / "bc-safe" / "limit-60"]
+    kept = [*(run / "checkpoint.safetensors" for run in kept), kept[0] / "family.json", cells[1]]
+    written = [path.stat().st_mtime_ns for path in (*cells, *kept)]
     assert main([*COMMAND, "--out", str(out)]) == 0
-    assert [path.stat().st_mtime_ns for path in (*cells, *checkpoints)] == written
-    before = cells[1].read_text()
-    cells[1].unlink()
+    assert [path.stat().st_mtime_ns for path in (*cells, *kept)] == written
+    before = cells[0].read_text()
+    cells[0].unlink()
     assert main([*COMMAND, "--out", str(out)]) == 0
-    assert cells[1].read_text() == before
-    assert [path.stat().st_mtime_ns for path in (cells[0], *checkpoints)] == [written[0], *written[2:]]
+    assert cells[0].read_text() == before
+    assert [path.stat().st_mtime_ns for path in kept] == written[2:]  # nor is the frontier traced again
     assert read(out / "results.csv") == rows
     assert "as in the paper (oracle)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_cells_of_single_policies_find_the_same(out, tmp_path):
-    """bc-safe alone: its two seeds at two limits, each in a cell of its own."""
-    short = [word for word in COMMAND if word != "corsdice"]
+    """The family's two members, each in a cell of its own with both limits."""
+    short = [word for word in COMMAND if word != "bc-safe"]
     assert main([*short, "--out", str(tmp_path), "--cell-members", "1"]) == 0
-    cells = tmp_path / "cells" / "point-run" / "bc-safe"
-    assert {path.name for path in cells.iterdir()} == {
-        f"limit-{limit}-members-{seed}-{seed + 1}.json" for limit in (30, 60) for seed in (0, 1)
-    }
-    numbers = [name for name in COLUMNS if name not in ("algorithm", "task", "selection", "alpha")]
+    names = [f"members-{member}-{member + 1}" for member in (0, 1)]
+    cells, runs = (tmp_path / kind / "point-run" / "corsdice" for kind in ("cells", "runs"))
+    assert {path.name for path in cells.iterdir()} == {f"limit-30-60-{name}.json" for name in names}
+    assert {path.name for path in runs.iterdir()} == {f"any-limit-{name}" for name in names}
     parts, whole = (
-        [
-            [float(row[name]) for name in numbers]
-            for row in read(folder / "results.csv")
-            if row["algorithm"] == "bc-safe"
-        ]
-        for folder in (tmp_path, out)
+        [row for row in read(folder / "results.csv") if row["algorithm"] == "corsdice"] for folder in (tmp_path, out)
     )
-    np.testing.assert_allclose(parts, whole, rtol=1e-3)  # side by side, sums are rounded otherwise
+    numbers = [name for name in COLUMNS if name not in ("algorithm", "task", "selection", "way", "imitation")]
+    assert [row["way"] for row in parts] == [row["way"] for row in whole]
+    np.testing.assert_allclose(
+        *([[float(row[name]) for name in numbers] for row in rows] for rows in (parts, whole)),
+        rtol=1e-3,  # side by side, sums are rounded otherwise
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize(
@@ -438,7 +482,7 @@ def test_other_settings_are_not_mixed_with_what_is_done(out, capsys):
         (("--episodes", "1"), "--episodes must be at least 2"),
         (("--cell-members", "0"), "--cell-members must be at least 1"),
         (("--tasks", "BallRun", "--data", "CarRun=logs.hdf5"), "one of --tasks"),
-        (("--algorithms", "fisor"), "'corsdice', 'semidice'"),
+        (("--algorithms", "fisor"), "'corsdice-paper', 'semidice'"),
         (("--tasks", "BallRun", "--data", "BallRun=nowhere.hdf5"), "no file nowhere.hdf5: check --data"),
         (("--tasks", "BallRun"), "fetch it with `corsdice data download BallRun`"),
     ],

@@ -12,13 +12,13 @@ import pytest
 from corsdice import data
 from corsdice.cli import main
 from corsdice.data.d4rl import D4RL_TASKS, ROBOTS, robot_of
+from corsdice.data.split import split
 from corsdice.envs.grades import MEDIUM, medium_place
 from corsdice.envs.mujoco import velocity_task
 from corsdice.errors import UserError
 from corsdice.experiments.d4rl import AVERAGE, COLUMNS, make_logs, plan_for, summarise
 from corsdice.experiments.d4rl_config import D4rlTableConfig
 from corsdice.experiments.published import published_d4rl_scores
-from corsdice.training.run import split
 
 SMALL = ["--steps", "10", "--widths", "8", "--batch-size", "16", "--seeds", "2", "--episodes", "2", "--workers", "1"]
 
@@ -157,9 +157,9 @@ def test_alpha_is_in_the_unit_of_the_raw_reward_and_beta_for_those_that_have_it(
     config = D4rlTableConfig(alpha=2.0, beta=0.7)
     plans = {name: plan_for(config, name, logs) for name in config.algorithms}
     for plan in plans.values():
-        train, held = split(logs, plan.holdout)
-        assert len(held.episodes.starts) == 1
-        assert plan.members[0].alpha == pytest.approx(2 * 0.01 / train.rewards.std())
+        parts = split(logs, plan.holdout)
+        assert len(parts.held_out.episodes.starts) == 2
+        assert plan.members[0].alpha == pytest.approx(2 * 0.01 / parts.train.rewards.std())
         assert plan.horizon == 1000
     assert plans["f-dvl"].config.balance == plans["odice"].config.balance == 0.7
     assert plans["semidice"].config.balance == plans["sql"].config.balance == 0.5

@@ -7,15 +7,20 @@ import corsdice
 from corsdice.cli import main
 from corsdice.envs import TASKS, collect
 from corsdice.errors import UserError
-from corsdice.experiments.demo import METHODS
+from corsdice.experiments.demo import BASELINES
+from corsdice.ope.verdict import LARGEST_STRANGE
 
 
 @pytest.mark.slow
-def test_demo_writes_a_row_for_each_method_and_seed_with_the_unit_of_its_estimates(tmp_path, capsys):
-    small = "--task point-run --episodes 40 --seeds 2 --steps 20 --clone-steps 20 --widths 8 8 --batch-size 16"
-    assert main(["demo", "--out", str(tmp_path / "demo"), *small.split(), "--truth-episodes", "20"]) == 0
+def test_demo_writes_a_row_for_each_policy_with_the_unit_of_its_estimates(tmp_path, capsys):
+    small = "--task point-run --episodes 60 --seeds 2 --steps 20 --clone-steps 20 --widths 8 8 --batch-size 16"
+    limits = "--limits 20 40 60"
+    assert main(["demo", "--out", str(tmp_path / "demo"), *f"{small} {limits}".split(), "--truth-episodes", "20"]) == 0
     rows = json.loads((tmp_path / "demo" / "summary.json").read_text())
-    assert [(row["method"], row["seed"]) for row in rows] == [(method, seed) for method in METHODS for seed in (0, 1)]
+    expected = [("corsdice", seed, limit) for limit in (20, 40, 60) for seed in (0, 1)]
+    expected += [("bc-safe", 0, limit) for limit in (20, 40, 60)]
+    expected += [(method, 0, 40) for method in BASELINES]
+    assert [(row["method"], row["seed"], row["cost_limit"]) for row in rows] == pytest.approx(expected)
     for row in rows:
         assert row["estimate_unit"] == "undiscounted sum over an episode"
         numbers = ("cost_limit", "return", "cost", "estimated_return", "estimated_cost")
@@ -25,22 +30,32 @@ def test_demo_writes_a_row_for_each_method_and_seed_with_the_unit_of_its_estimat
     assert "report.html" in capsys.readouterr().out
 
 
-def test_facade_ships_the_policy_that_the_estimates_choose(tmp_path):
+def test_facade_serves_every_limit_from_one_training(tmp_path):
     dataset = collect(TASKS["point-run"], 0, 60)
-    limits = [corsdice.CostLimit.episodic(limit, horizon=100) for limit in (10, 50)]
-    learner = corsdice.CORSDICE(steps=20, widths=(8, 8), waves=32).fit(dataset, limits, seeds=2)
-    judged = list(zip(learner.estimates, learner.verdicts, learner.plan.members, strict=True))
-    assert len(learner.policies) == len(judged) == 4
-    met = [found.episode.returned.value for found, verdict, _ in judged if verdict.verdict == "meets"]
-    excess = [found.episode.cost.high - member.limit.episode for found, _, member in judged]
-    if met:
-        assert learner.estimates[learner.best].episode.returned.value == max(met)
-    else:
-        assert excess[learner.best] == min(excess)
+    learner = corsdice.CORSDICE(steps=20, widths=(8, 8), imagined_rows=1000).fit(dataset, seeds=2)
+    most = max(point.cost.high for point in learner.frontier.points)
+    policy = learner.policy(cost_limit=most)
+    points = learner.frontier.points
+    known = [point for point in points if point.strange <= LARGEST_STRANGE] or points
+    assert policy.about["estimate"]["return"]["value"] == max(point.returned.value for point in known)
+    verdict = learner.verdict(policy, cost_limit=1e6)
+    assert verdict.verdict != "violates"
     observations = np.zeros((3, 3), np.float32)
-    again = corsdice.load(learner.save(tmp_path / "policy"))
-    learner.policy.seed(0)
-    np.testing.assert_array_equal(again.seed(0).predict(observations), learner.predict(observations))
+    again = corsdice.load(learner.save(tmp_path / "family")).at(cost_limit=most)
+    np.testing.assert_array_equal(again.seed(0).predict(observations), policy.seed(0).predict(observations))
+    with pytest.raises(UserError, match="no policy of this family is estimated to cost -1 or less"):
+        learner.policy(cost_limit=-1)
+
+
+def test_facade_of_an_algorithm_for_one_limit_has_that_limit_alone():
+    dataset = collect(TASKS["point-run"], 0, 60)
+    limit = corsdice.CostLimit.episodic(50, horizon=100)
+    learner = corsdice.Learner("bc-safe", steps=20, widths=(8, 8)).fit(dataset, limit)
+    assert learner.policy(cost_limit=50).about["cost_limit"] == pytest.approx(50)
+    with pytest.raises(UserError, match="not trained for the limit 20, but for 50"):
+        learner.policy(cost_limit=20)
+    with pytest.raises(UserError, match="not a family"):
+        _ = learner.frontier
 
 
 def test_facade_refuses_limits_that_speak_of_different_episodes():

@@ -6,9 +6,11 @@ from typing import get_args
 
 import pytest
 
+from coarse import coarsen
+from corsdice.actors import Deterministic, Mode
 from corsdice.algorithms import by_name
 from corsdice.cli import main
-from corsdice.experiments.actors import summarise, way_to_act
+from corsdice.experiments.actors import ACTORS, cells_of, summarise, trained
 from corsdice.experiments.actors_config import ActorName, ActorsConfig
 from corsdice.experiments.bench_configs import BenchDiffusionConfig
 from corsdice.experiments.bench_diffusion import update_flops
@@ -25,17 +27,28 @@ def policy(actor, cost, estimated, failure=None):
     return place | {"cost": cost, "estimated_cost": estimated, "return": 2 * cost if cost else None}
 
 
-def test_every_way_to_act_is_an_option_of_its_algorithm():
+def test_every_way_to_act_is_one_of_its_family():
     config = ActorsConfig(actors=get_args(ActorName))
     found = {}
     for name in config.actors:
-        algorithm, options = way_to_act(config, name)
-        found[name] = by_name(algorithm).config(**options).actor(2)
+        algorithm, options = trained(config, ACTORS[name].family)
+        found[name] = by_name(algorithm).config(**options).ways(2)[ACTORS[name].way].actor
     assert found["gaussian"] == Actor(2, (256, 256), 1, squash=True)
     assert found["mixture"].components > 1
+    assert found["mode"] == Mode(found["mixture"])
+    assert isinstance(found["improved"], Deterministic)
     assert [found[name].candidates for name in ("resampled", "guided", "selected")] == [16, 1, 16]
     assert found["guided-by-energy"].by == "energy"
-    assert len(set(map(type, found.values()))) == 3
+    assert len(set(found.values())) == 8
+
+
+def test_ways_of_one_family_share_its_training(tmp_path):
+    config = ActorsConfig(tasks=("point-run",), actors=("mixture", "guided", "improved"))
+    cells = cells_of(config, tmp_path)
+    assert {family: cell.ways for (_, family), cell in cells.items()} == {
+        "mixture": ("draws", "improved"),
+        "guided": ("guide",),
+    }
 
 
 def test_the_summary_by_hand():
@@ -63,18 +76,28 @@ def test_the_work_of_an_update_by_hand():
 
 
 @pytest.mark.slow
-def test_ways_to_act_are_compared_and_what_is_done_is_not_done_again(tmp_path, capsys):
-    command = ["reproduce", "actors", *SMALL, "--actors", "gaussian", "resampled", "--out", str(tmp_path)]
+def test_ways_to_act_are_compared_and_what_is_done_is_not_done_again(tmp_path, capsys, monkeypatch):
+    coarsen(monkeypatch)
+    names = ["mixture", "improved", "resampled"]
+    command = ["reproduce", "actors", *SMALL, "--actors", *names, "--out", str(tmp_path)]
     command += ["--score-width", "8", "--score-steps", "5", "--candidates", "2"]
     assert main(command) == 0
     with (tmp_path / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["actor"], row["cost_limit"]) for row in rows] == [("gaussian", "5.0"), ("resampled", "5.0")]
+    assert [(row["actor"], row["cost_limit"], row["way"]) for row in rows] == [
+        (name, "5.0", ACTORS[name].way) for name in names
+    ]
     assert all(float(row["cost"]) >= 0 for row in rows)
-    assert [line["actor"] for line in json.loads((tmp_path / "summary.json").read_text())] == ["gaussian", "resampled"]
-    written = [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("limit-5.json"))]
+    assert [line["actor"] for line in json.loads((tmp_path / "summary.json").read_text())] == names
+    cells = [tmp_path / "mixture", tmp_path / "resampled"]
+    cells = [
+        cells[0] / "cells/point-run/corsdice/limit-5-draws-improved.json",
+        *cells[1].rglob("limit-5-resample.json"),
+    ]
+    written = [path.stat().st_mtime_ns for path in cells]
+    assert len(written) == 2
     assert main(command) == 0
-    assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("limit-5.json"))] == written
+    assert [path.stat().st_mtime_ns for path in cells] == written
     assert main([*command, "--candidates", "3"]) == 2
     assert "was made with candidates 2, now 3" in capsys.readouterr().err
 

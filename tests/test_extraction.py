@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from corsdice import envs, ope, tabular
-from corsdice.algorithms import corsdice
+from corsdice.algorithms import algorithm1
 from corsdice.algorithms.contract import ADAM, Hypers, descend
 from corsdice.algorithms.logs import Batch, units_of
 from corsdice.extraction import (
@@ -188,7 +188,7 @@ def network_extraction(problem, steps, batch_size=None):
     """w(s) by A and μ, linear in one-hot states, so tables; on all rows at every step, or on batches drawn of them."""
     rows = problem.rows
     n = len(rows.s) if batch_size is None else batch_size
-    config = corsdice.Config(steps=steps, batch_size=n, widths=(), estimate="networks")
+    config = algorithm1.Config(steps=steps, batch_size=n, widths=(), estimate="networks")
     hypers = Hypers(
         alpha=1.0,
         episode_limit=0.0,
@@ -214,7 +214,7 @@ def network_extraction(problem, steps, batch_size=None):
         batch = jax.tree.map(lambda column: column[index], logs)
 
         def loss(params):
-            terms, _ = corsdice._extraction(config, hypers, params, batch, initial, w[index])
+            terms, _ = algorithm1._extraction(config, hypers, params, batch, initial, w[index])
             return terms["a_loss"] + terms["mu_loss"]
 
         return descend(config, hypers, params, jax.grad(loss)(params), optimiser, step), None
@@ -222,8 +222,8 @@ def network_extraction(problem, steps, batch_size=None):
     each = (jnp.arange(steps), jax.random.split(jax.random.key(1), steps))
     (params, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, each))((params, ADAM.init(params)))
     states = Batch(one_hot, *[jnp.zeros(STATES)] * 3, one_hot, jnp.zeros(STATES))
-    six = corsdice.Config(batch_size=STATES, widths=(), estimate="networks")
-    return corsdice._extraction(six, hypers, params, states, initial, jnp.ones(STATES))[1]
+    six = algorithm1.Config(batch_size=STATES, widths=(), estimate="networks")
+    return algorithm1._extraction(six, hypers, params, states, initial, jnp.ones(STATES))[1]
 
 
 def exact_state_correction(problem):

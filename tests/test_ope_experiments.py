@@ -5,9 +5,11 @@ import json
 
 import pytest
 
+from coarse import POINTS, coarsen
 from corsdice.cli import main
 from corsdice.experiments.calibration import summarise as summarise_calibration
 from corsdice.experiments.ope import COLUMNS, PUBLISHED, summarise
+from corsdice.policy_family import load_family
 
 SMALL = ["--steps", "20", "--widths", "8", "--batch-size", "16", "--episodes", "24", "--truth-episodes", "10"]
 ESTIMATORS = ("fqe", "naive")
@@ -80,7 +82,8 @@ def test_published_errors_are_of_the_return_alone():
     assert summarise([row(1.0, 0.0, quantity="cost")])[0]["published_rmse"] is None
 
 
-def test_calibration_writes_estimates_truths_and_what_the_verdicts_were_worth(tmp_path, capsys):
+def test_calibration_writes_estimates_truths_and_what_the_verdicts_were_worth(tmp_path, capsys, monkeypatch):
+    coarsen(monkeypatch)
     out = tmp_path / "calibration"
     command = ["reproduce", "calibration", "--out", str(out), "--task", "point-run", "--seeds", "1", *SMALL]
     command += ["--limits", "30", "60", "--alphas", "1"]
@@ -88,10 +91,16 @@ def test_calibration_writes_estimates_truths_and_what_the_verdicts_were_worth(tm
     rows = read(out / "results.csv")
     first, second = sorted(out.glob("cells/*/*.json"))
     first.unlink()
-    written = second.stat().st_mtime_ns
+    kept = (second, out / "run" / "family.json")
+    written = [path.stat().st_mtime_ns for path in kept]
     assert main(command) == 0
     assert read(out / "results.csv") == rows  # what was lost is done again, and nothing else
-    assert second.stat().st_mtime_ns == written
+    assert [path.stat().st_mtime_ns for path in kept] == written
+    frontier = load_family(out / "run" / "family").frontier
+    assert len(frontier.points) == POINTS
+    for row in rows:
+        point = frontier.nearest(float(row["cost_limit"])).point
+        assert (row["way"], float(row["multiplier"])) == (point.way, pytest.approx(point.multiplier))
     assert [(float(row["cost_limit"]), row["quantity"]) for row in rows] == [
         (limit, quantity) for limit in (30, 60) for quantity in ("return", "cost")
     ]

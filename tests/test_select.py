@@ -1,6 +1,5 @@
 """Kept checkpoints, and the choice among them by estimates alone."""
 
-import csv
 import json
 import shutil
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ import pytest
 from corsdice import data, envs, load
 from corsdice.cli import main
 from corsdice.errors import UserError
-from corsdice.experiments import selection_regret
 from corsdice.experiments.selection import beside_oracle
 from corsdice.ope import extraction
 from corsdice.training import candidates, directory
@@ -241,18 +239,6 @@ def test_regret_is_what_the_best_safe_policy_returns_more():
     assert (nothing["safe_possible"], nothing["regret"], nothing["regret_percent"]) == (False, None, None)
 
 
-def test_a_choice_is_blamed_only_where_a_candidate_was_safe():
-    def row(safe, possible, percent, verdict="meets"):
-        return {"safe": safe, "safe_possible": possible, "regret_percent": percent, "chosen_verdict": verdict}
-
-    found = selection_regret.summarise(
-        "t", [row(True, True, 4.0), row(False, True, -2.0), row(False, False, None, "unknown")]
-    )
-    assert (found["repetitions"], found["safe_possible"], found["unsafe"]) == (3, 2, 1)
-    assert (found["known_safe"], found["known_safe_but_unsafe"]) == (2, 1)
-    assert (found["regret_percent"], found["regret_percent_of_safe"]) == (1.0, 4.0)
-
-
 def test_from_logs_to_a_chosen_policy_and_its_regret(logs, log_file, capsys, tmp_path, monkeypatch):
     # Estimates by the logs alone: to fit a model would take longer than all the rest.
     monkeypatch.setattr(extraction, "Imagination", lambda evidence, seed: SimpleNamespace(believed=False))
@@ -271,41 +257,3 @@ def test_from_logs_to_a_chosen_policy_and_its_regret(logs, log_file, capsys, tmp
     assert "0 of 2 policies to estimate" in said
     assert "0 of 2 policies to simulate" in said
     assert "simulated: the choice is" in shown
-
-
-def test_the_experiment_writes_a_row_a_repetition_and_goes_on(fabricated, capsys, tmp_path, monkeypatch):
-    _, asked = fabricated
-
-    def clone(algorithm, logs, limits, *, seeds, keep, **others):
-        return small_plan(logs, limits, seeds=seeds, keep=keep)
-
-    monkeypatch.setattr(selection_regret, "plan_of", clone)
-    command = [
-        "reproduce",
-        "selection",
-        "--out",
-        str(tmp_path),
-        "--tasks",
-        "point-run",
-        "--alphas",
-        "0.3",
-        "--seeds",
-        "1",
-    ]
-    command += ["--episodes", "20", "--truth-episodes", "10"]
-    assert main([*command, "--repetitions", "1"]) == 0
-    assert main([*command, "--repetitions", "2"]) == 0
-    assert asked == [(0, 20), (0, 40)] * 2
-    with (tmp_path / "results.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == selection_regret.COLUMNS
-    assert [(row["task"], row["repetition"], row["candidates"]) for row in rows] == [
-        ("point-run", "0", "2"),
-        ("point-run", "1", "2"),
-    ]
-    (summary,) = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["repetitions"] == 2
-    assert json.loads((tmp_path / "provenance.json").read_text())["config"]["keep"] == 2
-    assert "beside the oracle's" in capsys.readouterr().out
-    assert main([*command, "--repetitions", "2", "--limit", "30"]) == 2
-    assert "was made with limit 20.0, now 30.0: choose another --out" in capsys.readouterr().err

@@ -9,6 +9,7 @@ A facade: it plans, trains and estimates with the same functions as the command 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ class Learner:
         """
         if self.family is not None:
             return self.family.at(cost_limit=cost_limit)
-        trained = [each for each in self._shipped if each.limit.episode == cost_limit]
+        trained = [each for each in self._shipped if math.isclose(each.limit.episode, cost_limit, rel_tol=1e-6)]
         if not trained:
             told = ", ".join(f"{limit:g}" for limit in dict.fromkeys(each.limit.episode for each in self._shipped))
             raise UserError(f"{self.algorithm} was not trained for the limit {cost_limit:g}, but for {told}")

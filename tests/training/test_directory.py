@@ -40,7 +40,9 @@ def files_of(run):
 
     Its bytes may differ, because safetensors writes the metadata in no particular order.
     """
-    kept = [run / directory.DESCRIPTION, run / directory.METRICS, *sorted((run / directory.POLICIES).iterdir())]
+    learned = [*run.glob(f"{directory.POLICIES}/*"), *run.glob(f"{directory.FAMILY}.*")]
+    assert learned
+    kept = [run / directory.DESCRIPTION, run / directory.METRICS, *sorted(learned)]
     checkpoint = run / directory.CHECKPOINT
     tensors = {name: (array.dtype, array.shape, array.tobytes()) for name, array in load_file(checkpoint).items()}
     held = {"tensors": tensors, "metadata": files.read_tensors_metadata(checkpoint)}
@@ -235,7 +237,7 @@ def test_a_member_that_fails_is_named_keeps_its_last_good_policy_and_disturbs_no
     assert [row["member"] for row in rows] == [0, 0, 0, 0]
     assert all(np.isfinite(list(row.values())).all() for row in rows)
 
-    good, failed = directory.load_policies(tmp_path / "both")
+    good, failed = directory.load_policies(tmp_path / "both").values()
     assert finite(failed)
     assert np.isfinite(failed.predict(logs.observations[:3])).all()
     alone = directory.train(tmp_path / "alone", small_plan(logs, "semidice", seeds=1, alphas=[0.3]), logs, "memory")
@@ -266,7 +268,7 @@ def test_a_policy_is_the_last_good_one_wherever_in_a_chunk_it_breaks(broken, goo
         undisturbed.advance()
     outcome = directory.train(tmp_path, plan(broken), logs, "memory")
     assert outcome.failures.keys() == {0}
-    (policy,) = directory.load_policies(tmp_path)
+    (policy,) = directory.load_policies(tmp_path).values()
     assert_same_policy(policy, undisturbed.outcome.policy(0))
     assert finite(policy)
 
@@ -277,7 +279,7 @@ def test_a_run_ends_when_all_members_have_failed(logs, tmp_path):
     )
     assert outcome.step == 10
     assert directory.read_metrics(tmp_path) == []
-    assert finite(directory.load_policies(tmp_path)[0])
+    assert all(map(finite, directory.load_policies(tmp_path).values()))
 
 
 STEPS = 2000

@@ -1,5 +1,7 @@
 """The family over λ: what it is asked for, what it learns, and that what is thought of its policies is true."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -84,8 +86,8 @@ def test_dividing_reward_and_alpha_by_the_same_number_changes_no_correction():
         mdp = tabular.random_constrained_mdp(jax.random.key(3)).mdp
         behaviour = tabular.mixed_behaviour(mdp)
         multiplier, alpha = 4.0, 0.05
-        penalised = mdp._replace(rewards=mdp.rewards - multiplier * mdp.costs)
-        scaled = penalised._replace(rewards=penalised.rewards / (1 + multiplier))
+        penalised = replace(mdp, rewards=mdp.rewards - multiplier * mdp.costs)
+        scaled = replace(penalised, rewards=penalised.rewards / (1 + multiplier))
         whole = tabular.semidice(tabular.logged(penalised, behaviour), alpha=alpha)
         part = tabular.semidice(tabular.logged(scaled, behaviour), alpha=float(alpha_of(alpha, multiplier)))
         np.testing.assert_allclose(part.policy, whole.policy, atol=1e-5)

@@ -87,7 +87,7 @@ class Hypers(NamedTuple):
     learning_rate: Any = 1e-3
     target_rate: Any = 0.03
     """Of the network that follows Q."""
-    multiplier_rate: Any = 1e-3
+    multiplier_rate: Any = 1e-2
     """Of Algorithm 1's λ."""
     multiplier: Any = 0.0
     """λ at the start, in standard units."""

@@ -88,13 +88,13 @@ class OpeConfig:
     """Estimate from logs what policies return and cost, with intervals and a verdict."""
 
     policy: Annotated[str, tyro.conf.Positional]
-    """Directory of a run, a saved policy, or module:function from observations [n, ...] to actions [n, ...]."""
+    """Directory of a run, a saved policy or family, or module:function from observations [n, ...] to actions."""
     data: str | None = None
     """Other logs than those a run held out; all of them are used, so no policy may have been trained on them."""
     estimators: tuple[EstimatorName, ...] = ("extraction",)
     """Second opinions beside extraction, each of which trains networks for a minute or more."""
     cost_limit: float | None = None
-    """What an episode may cost, undiscounted, for a policy that does not know it."""
+    """What an episode may cost, undiscounted, for a policy that does not know it; of a family it chooses the policy."""
     horizon: int | None = None
     """Steps an episode may last, for a saved policy or a function; needed where the data do not tell."""
     discount: float = 0.99

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corsdice import data
 from corsdice.cli.learn_configs import OpeConfig
 from corsdice.costs import CostLimit
 from corsdice.data import Columns, Dataset
 from corsdice.errors import UserError
+from corsdice.files import write_json
 from corsdice.imports import import_named
 from corsdice.report import terminal
+
+if TYPE_CHECKING:
+    from corsdice.training.run import Outcome
+    from corsdice.training.ship import Shipped
 
 
 def run(config: OpeConfig) -> None:
@@ -28,44 +33,95 @@ def run(config: OpeConfig) -> None:
         show_estimates(results)
 
 
-def _of_run(config: OpeConfig, path: Path, others: Sequence[str]) -> list[dict[str, Any]]:
+def _of_run(config: OpeConfig, run: Path, others: Sequence[str]) -> list[dict[str, Any]]:
+    """On what the run has held out, with models of what it was trained on; on other logs, by these alone."""
+    from corsdice.algorithms import by_name
+    from corsdice.data.split import split
     from corsdice.training import assess, directory
-    from corsdice.training.run import fingerprint, split
+    from corsdice.training.run import fingerprint
+    from corsdice.training.ship import models_of
 
-    content = directory.description(path)
-    total = len(content["members"])
-    with terminal.progress(total, "policies") as advance:
-        if config.data is not None:
-            return assess.assess(path, read(config.data), others=others, save=False, progress=advance)
-        source = content["data"]["source"]
-        dataset = read(source)
-        if fingerprint(dataset) != content["data"]["sha256"]:
-            raise UserError(f"{source} has changed since the run: give the logs to estimate from with --data")
-        return assess.assess(path, split(dataset, content["holdout"])[1], others=others, progress=advance)
+    content = directory.description(run)
+    source = config.data or content["data"]["source"]
+    evidence, models = read(source), None
+    if config.data is None and fingerprint(evidence) != content["data"]["sha256"]:
+        raise UserError(f"{source} has changed since the run: give the logs to estimate from with --data")
+    outcome = directory.load_outcome(run, evidence)
+    policies = _shipped(run, outcome, config.cost_limit)
+    if config.data is None:
+        parts = split(evidence, outcome.plan.holdout)
+        evidence = parts.judge if by_name(outcome.plan.algorithm).is_family else parts.held_out
+        models = models_of(outcome, parts)
+    assessor = assess.assessor_of(outcome, evidence, models, others)
+    with terminal.progress(len(policies), "policies") as advance:
+        results = assess.assess(outcome, policies, assessor, advance)
+    if config.data is None:
+        _keep(run / directory.ESTIMATES, results)
+    return results
+
+
+def _shipped(run: Path, outcome: Outcome, cost_limit: float | None) -> list[Shipped]:
+    """The policies of a run; of a family those of its limits, or the one that a limit chooses from its frontier."""
+    from corsdice.algorithms import by_name
+    from corsdice.training import directory
+    from corsdice.training.ship import Shipped, shipped
+
+    plan = outcome.plan
+    if not by_name(plan.algorithm).is_family:
+        if cost_limit is not None:
+            raise UserError(f"{run} was trained for limits of its own: leave --cost-limit out")
+        return shipped(outcome, [])
+    if cost_limit is None:
+        policies = directory.load_policies(run)
+        if not policies:
+            raise UserError(f"{run} serves every limit and was given none: name one with --cost-limit")
+    else:
+        chosen = directory.read_family(run).at(cost_limit=cost_limit)
+        policies = {f"{plan.members[chosen.about['member']].name}-limit{cost_limit:.6g}": chosen}
+    return [
+        Shipped(
+            name,
+            policy,
+            CostLimit.episodic(policy.about["cost_limit"], horizon=plan.horizon, discount=plan.discount),
+        )
+        for name, policy in policies.items()
+    ]
+
+
+def _keep(path: Path, results: list[dict[str, Any]]) -> None:
+    """In the run's file, beside what it says of other policies."""
+    asked = {result["member"] for result in results}
+    known = json.loads(path.read_text())["results"] if path.exists() else []
+    write_json(path, {"results": results + [result for result in known if result["member"] not in asked]})
 
 
 def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
-    """Of a saved policy, or of module:function."""
+    """Of a saved policy, of the one that a limit chooses from a saved family, or of module:function."""
     from corsdice import ope
     from corsdice.algorithms.logs import units_of
-    from corsdice.policy import load
+    from corsdice.policy import Policy, stem_of
+    from corsdice.policy_family import PolicyFamily, load
     from corsdice.training.assess import Assessor
     from corsdice.training.run import horizon_of
 
     function = import_named(config.policy) if ":" in config.policy else None
-    if function is None and not Path(config.policy).with_suffix(".json").is_file():
+    stem = stem_of(config.policy)
+    if function is None and not stem.with_name(f"{stem.name}.json").is_file():
         raise UserError(
             f"{config.policy} is not a run, nor a saved policy (.json and .safetensors), nor module:function"
         )
-    policy = None if function else load(config.policy)
+    saved = None if function else load(config.policy)
     if config.data is None:
         raise UserError("--data is needed: logs to estimate from, which the policy was not trained on")
     dataset = read(config.data)
     stated = config.cost_limit
-    if stated is None and policy is not None:
-        stated = policy.about.get("cost_limit")
+    if stated is None and isinstance(saved, Policy):
+        stated = saved.about.get("cost_limit")
     if stated is None:
         raise UserError("--cost-limit is needed: the undiscounted cost that an episode may have")
+    if isinstance(saved, PolicyFamily) and not saved.frontier.points:
+        raise UserError(f"{config.policy} has no frontier yet: run the same `corsdice train` again to go on")
+    policy = saved.at(cost_limit=stated) if isinstance(saved, PolicyFamily) else saved
     horizon = config.horizon or horizon_of(dataset)
     limit = CostLimit.episodic(float(stated), horizon=horizon, discount=config.discount)
     units = policy.params.units if policy else units_of(dataset, config.discount)
@@ -75,7 +131,7 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
     else:
         assert function is not None
         question = assessor.ask_function(function, dataset.observations.shape[1:])
-    name = config.policy if function else Path(config.policy).stem
+    name = config.policy if function else stem.name
     return {"member": name} | assessor.record(question, limit) | {"pi_w_cost": None, "naive_cost": None}
 
 

@@ -1,4 +1,4 @@
-"""`corsdice select`: which α, seed and checkpoint to take, by logs alone."""
+"""`corsdice select`: which policy to take, by logs alone; of runs that were trained for a limit, by estimating each."""
 
 from __future__ import annotations
 
@@ -9,31 +9,45 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from corsdice.algorithms import by_name
+from corsdice.cli import select_family
 from corsdice.cli.ope import read
-from corsdice.cli.select_config import SelectConfig
+from corsdice.cli.select_config import NOTHING_SAFE, SelectConfig
 from corsdice.data import Dataset
+from corsdice.data.split import split
 from corsdice.errors import UserError
 from corsdice.experiments.selection import Record, beside_oracle, ranked
 from corsdice.files import output_directory
 from corsdice.report import terminal
 from corsdice.training import candidates, directory
 from corsdice.training.candidates import Candidate, Inquiry
-from corsdice.training.run import fingerprint, split
-
-NOTHING_SAFE = 3
-"""The exit code where, for some limit, no policy is known to meet it."""
+from corsdice.training.run import fingerprint
 
 
 def run(config: SelectConfig) -> int:
     if not config.runs:
-        raise UserError("select needs at least one directory of a run: corsdice select RUN --data LOGS")
+        raise UserError("select needs at least one directory of a run: corsdice select RUN --cost-limit C")
     runs = {path: directory.description(path) for path in config.runs}
+    families = [path for path, content in runs.items() if by_name(content["algorithm"]).is_family]
+    if not families:
+        return among_kept(config, runs)
+    if others := [path for path in runs if path not in families]:
+        raise UserError(
+            f"{families[0]} serves every limit and {others[0]} was trained for its own: choose among one kind at a time"
+        )
+    return select_family.run(config, runs)
+
+
+def among_kept(config: SelectConfig, runs: dict[Path, dict[str, Any]]) -> int:
+    """The choice among all policies that runs have kept, each of them estimated."""
+    if config.data is None:
+        raise UserError("--data is needed: the logs that the runs were trained on, or fresh ones")
     every = [candidate for path in runs for candidate in candidates.candidates_of(path)]
     limits = limits_to_choose_for(config, every)
     if config.out is not None:
         output_directory(config.out.parent)
     chosen_from = [candidate for candidate in every if candidate.cost_limit in limits]
-    inquiries = {"estimate": candidates.estimates(evidence_for(config, runs))}
+    inquiries = {"estimate": candidates.estimates(evidence_for(config, config.data, runs))}
     if config.env is not None:
         inquiries["simulate"] = candidates.truths(config.env, config.episodes, config.seed, config.workers)
     try:
@@ -68,28 +82,25 @@ def limits_to_choose_for(config: SelectConfig, every: Sequence[Candidate]) -> li
     return limits
 
 
-def evidence_for(config: SelectConfig, runs: dict[Path, dict[str, Any]]) -> Dataset:
+def evidence_for(config: SelectConfig, source: str, runs: dict[Path, dict[str, Any]]) -> Dataset:
     """Episodes that no run was trained on, and that can tell something of all of them."""
-    dataset = read(config.data, config.columns)
+    dataset = read(source, config.columns)
     sha256 = fingerprint(dataset)
     for path, content in runs.items():
         about = content["data"]
         own = about["sha256"] == sha256
         if config.fresh and own:
-            raise UserError(f"{path} was trained on {config.data}: leave --fresh out")
+            raise UserError(f"{path} was trained on {source}: leave --fresh out")
         if not config.fresh and not own:
             raise UserError(
-                f"{path} was trained on other logs ({about['source']}) than {config.data}: give those with --data, or "
+                f"{path} was trained on other logs ({about['source']}) than {source}: give those with --data, or "
                 "say --fresh if no run was trained on these"
             )
         for name, shape in (("observation", dataset.observations.shape[1:]), ("action", dataset.actions.shape[1:])):
             if tuple(about[f"{name}_shape"]) != shape:
-                raise UserError(f"{path} has {name}s of shape {tuple(about[f'{name}_shape'])}, {config.data} {shape}")
-    for name in ("horizon",) if config.fresh else ("horizon", "holdout"):
-        if len(values := {content[name] for content in runs.values()}) > 1:
-            told = ", ".join(f"{value:g}" for value in sorted(values))
-            raise UserError(f"the runs differ in their {name} ({told}): choose among those that agree")
-    return dataset if config.fresh else split(dataset, next(iter(runs.values()))["holdout"])[1]
+                raise UserError(f"{path} has {name}s of shape {tuple(about[f'{name}_shape'])}, {source} {shape}")
+    select_family.agree(runs, *(("horizon",) if config.fresh else ("horizon", "holdout")))
+    return dataset if config.fresh else split(dataset, next(iter(runs.values()))["holdout"]).held_out
 
 
 def ask(inquiry: Inquiry, verb: str, chosen_from: Sequence[Candidate]) -> list[dict[str, Any]]:
@@ -133,7 +144,7 @@ def show(choice: dict[str, Any]) -> None:
                 f"{record['alpha']:g}",
                 str(record["seed"]),
                 f"{record['step']:,}",
-                *(_estimate(record, quantity) for quantity in ("return", "cost")),
+                *(select_family.estimate(record, quantity) for quantity in ("return", "cost")),
                 record["verdict"],
                 *((f"{record['return']:.1f}, {record['cost']:.1f}",) if worth else ()),
             )
@@ -160,14 +171,8 @@ def in_words(chosen: Record, worth: Record) -> str:
     )
 
 
-def _estimate(record: Record, quantity: str) -> str:
-    half = (record[f"estimated_{quantity}_high"] - record[f"estimated_{quantity}_low"]) / 2
-    return f"{record[f'estimated_{quantity}']:.1f} ± {half:.1f}"
-
-
 def save(candidate: Candidate, choice: dict[str, Any], out: Path) -> None:
     """The policy, with what was estimated of it."""
     known = ("estimated_return", "estimated_cost", "estimated_cost_low", "estimated_cost_high", "verdict")
     about = candidate.policy.about | {"estimate": {name: choice["chosen"][name] for name in known}}
-    written = replace(candidate.policy, about=about).save(out)
-    print(f"Wrote {written.with_suffix('.safetensors')} and {written}", file=sys.stderr)
+    select_family.write(replace(candidate.policy, about=about), out)

@@ -12,23 +12,29 @@ import tyro
 from corsdice.data import Columns
 from corsdice.experiments.checks import at_least
 
+NOTHING_SAFE = 3
+"""The exit code where, for some limit, no policy is known to meet it."""
+
 
 @dataclass(frozen=True)
 class SelectConfig:
-    """Choose α, seed and checkpoint among trained runs by the estimates from logs alone: safe first, then return.
+    """Choose a policy for a cost limit among trained runs by the estimates from logs alone: safe first, then return.
 
-    Exits with 3 where no policy is known to meet a limit. Run it again to go on from where it was stopped.
+    A run of CORSDICE has a frontier, from which a limit chooses at once. Of runs that were trained for a limit, α, seed
+    and checkpoint are chosen; run it again to go on from where it was stopped. Exits with 3 where no policy is known to
+    meet a limit.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Directories of runs on the same logs; `corsdice train --keep N` keeps N checkpoints of each policy to choose
     from."""
-    data: str
-    """The logs that the runs were trained on: the episodes that they held out are the evidence."""
+    data: str | None = None
+    """The logs that the runs were trained on: the episodes that they held out are the evidence. A frontier needs
+    none."""
     fresh: bool = False
     """No run was trained on any of these logs, so all of them are evidence."""
     cost_limit: float | None = None
-    """The one limit to choose for, of those that the runs were trained for; each of them unless said."""
+    """What an episode may cost, undiscounted; of runs that were trained for limits one of these, each unless said."""
     out: Path | None = None
     """Where the chosen policy goes: OUT.safetensors and OUT.json."""
     env: str | None = None

@@ -36,7 +36,8 @@ class SweepConfig:
     seed: int = 0
     """Of the draws; trial number n trains with seed + n."""
     prune: bool = False
-    """After a quarter and after half of the updates, stop the half of a population that is worse by its estimate."""
+    """After a quarter and after half of the updates, stop the half of a population that is worse by its estimate; of
+    algorithms that are trained for a limit."""
     horizon: int | None = None
     """Steps an episode may last; needed where the data do not tell."""
     steps: int | None = None

@@ -1,7 +1,7 @@
 """Estimated against true cost of one algorithm with several ways to act: is what was estimated what ships?
 
-ν, Q and λ are CORSDICE's throughout. What is done is on disk, and a second run goes on from there, as of `bench dsrl`:
-runs/ and cells/ of each way to act in a directory of its name.
+ν and Q are CORSDICE's throughout, and a limit chooses λ for each way to act by itself. What is done is on disk, and a
+second run goes on from there, as of `bench dsrl`: runs/ and cells/ of each family in a directory of its name.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from corsdice.experiments.actors_config import ActorsConfig
-from corsdice.experiments.dsrl_cells import Cell, complete_cells, read_cells
+from corsdice.experiments.dsrl_cells import CHOICE, Cell, complete_cells, read_cells
 from corsdice.experiments.selection import Record
 from corsdice.files import output_directory, provenance, write_csv, write_json
 from corsdice.report import terminal
@@ -23,7 +23,27 @@ from corsdice.training import directory
 COLUMNS = (
     *("task", "actor", "cost_limit", "seed", "alpha", "return", "return_se", "cost", "cost_se"),
     *("estimated_return", "estimated_cost", "estimated_cost_low", "estimated_cost_high", "verdict", "failure"),
+    *CHOICE,
 )
+
+
+class Actor(NamedTuple):
+    """A way to act of a family."""
+
+    family: str
+    way: str
+
+
+ACTORS = {
+    "gaussian": Actor("gaussian", "draws"),
+    "mixture": Actor("mixture", "draws"),
+    "mode": Actor("mixture", "mode"),
+    "improved": Actor("mixture", "improved"),
+    "resampled": Actor("resampled", "resample"),
+    "guided": Actor("guided", "guide"),
+    "guided-by-energy": Actor("guided-by-energy", "guide"),
+    "selected": Actor("selected", "guide"),
+}
 
 
 def run(config: ActorsConfig) -> None:
@@ -34,7 +54,12 @@ def run(config: ActorsConfig) -> None:
         complete_cells(config, list(cells.values()))
     except KeyboardInterrupt:
         raise directory.Stopped(f"stopped; what is done is in {out}: run the same command again to go on") from None
-    policies = [policy | {"actor": actor} for (actor, *_), cell in cells.items() for policy in read_cells([cell])]
+    names = {actor: name for name, actor in ACTORS.items()}
+    policies = [
+        policy | {"actor": names[Actor(family, policy["way"])]}
+        for (_, family), cell in cells.items()
+        for policy in read_cells([cell])
+    ]
     summary = summarise(policies)
     show(summary)
     write_csv(out / "results.csv", COLUMNS, ([policy[name] for name in COLUMNS] for policy in policies))
@@ -43,23 +68,26 @@ def run(config: ActorsConfig) -> None:
     terminal.print_written(out, ("results.csv", "summary.json"))
 
 
-def cells_of(config: ActorsConfig, out: Path) -> dict[tuple[str, str, float], Cell]:
-    """By way to act, task and limit; those of a task, which share its logs, follow each other."""
+def cells_of(config: ActorsConfig, out: Path) -> dict[tuple[str, str], Cell]:
+    """By task and family; those of a task, which share its logs, follow each other."""
+    ways: dict[str, list[str]] = {}
+    for name in config.actors:
+        ways.setdefault(ACTORS[name].family, []).append(ACTORS[name].way)
 
-    def cell(actor: str, task: str, limit: float) -> Cell:
-        algorithm, options = way_to_act(config, actor)
-        members = 0, config.policies_of(algorithm)
-        return Cell(config, out / actor, task, algorithm, limit, members, tuple(options.items()))
+    def cell(task: str, family: str) -> Cell:
+        algorithm, options = trained(config, family)
+        members = 0, config.members_of(algorithm)
+        limits = config.limits_of(task)
+        return Cell(config, out / family, task, algorithm, limits, members, tuple(options.items()), tuple(ways[family]))
 
-    places = [(task, limit) for task in config.names() for limit in config.limits_of(task)]
-    return {(actor, *place): cell(actor, *place) for place in places for actor in config.actors}
+    return {(task, family): cell(task, family) for task in config.names() for family in ways}
 
 
-def way_to_act(config: ActorsConfig, actor: str) -> tuple[str, dict[str, Any]]:
-    """The algorithm and its options."""
-    if actor == "gaussian":
+def trained(config: ActorsConfig, family: str) -> tuple[str, dict[str, Any]]:
+    """The algorithm of a family, and its options."""
+    if family == "gaussian":
         return "corsdice", {"components": 1, "squash": True}
-    if actor == "mixture":
+    if family == "mixture":
         return "corsdice", {}
     score = {"score_width": config.score_width, "score_steps": config.score_steps}
     choice = {
@@ -68,7 +96,7 @@ def way_to_act(config: ActorsConfig, actor: str) -> tuple[str, dict[str, Any]]:
         "guided-by-energy": {"way": "guide", "guidance": "energy", "candidates": 1},
         "selected": {"way": "guide", "candidates": config.candidates},
     }
-    return "d-corsdice", score | choice[actor]
+    return "d-corsdice", score | choice[family]
 
 
 def summarise(policies: Sequence[Record]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ class BenchTabularConfig:
 
 @dataclass(frozen=True)
 class BenchTrainingConfig:
-    """Updates a second of CORSDICE against the matrix products that this machine can do."""
+    """Updates a second of CORSDICE, as a family and as the paper has it, against this machine's matrix products."""
 
     populations: tuple[int, ...] = (1, 5, 25)
     """Members trained in one program."""
@@ -69,21 +69,24 @@ class BenchScaleConfig:
     """Timed, three times, of each method."""
     tasks: int = 38
     limits: int = 3
-    policies: int = 25
-    """For each task and limit: five seeds with five values of what is searched, of every method."""
+    members: int = 25
+    """Trained for each task and limit, or of a family for all limits: five seeds with five values of what is searched,
+    of every method."""
     steps: int = 1_000_000
     policy_seconds: float = 60.0
     """To estimate and to simulate one policy, on one core."""
+    frontier_seconds: float = 120.0
+    """To trace the frontier of one member of a family, on one core."""
     machines: tuple[int, ...] = (1, 10, 100, 1000)
     cores: int = 2
     """Of each machine."""
     cell_members: tuple[int, ...] = (25, 5, 1)
-    """Policies in a cell, as `bench dsrl --cell-members` has it."""
+    """Members in a cell, as `bench dsrl --cell-members` has it."""
 
     def __post_init__(self) -> None:
-        numbers = ("updates", "tasks", "limits", "policies", "steps", "cores")
+        numbers = ("updates", "tasks", "limits", "members", "steps", "cores")
         at_least(1, **{name: getattr(self, name) for name in numbers})
-        at_least(0, policy_seconds=self.policy_seconds)
+        at_least(0, policy_seconds=self.policy_seconds, frontier_seconds=self.frontier_seconds)
         for machines in self.machines:
             at_least(1, machines=machines)
         for members in self.cell_members:

@@ -3,7 +3,9 @@
 What is done is on disk, and a second run goes on from there:
 
     runs/TASK/ALGORITHM/limit-C/        the training run: α x seeds
+    runs/TASK/FAMILY/any-limit/         that of a family, trained once for all limits, with its frontier
     cells/TASK/ALGORITHM/limit-C.json   what was asked for, and what each policy is estimated and simulated to do
+    cells/TASK/FAMILY/limit-C-D.json    the same of the policies that the limits have chosen from a family
     data/TASK.hdf5                      the logs of an embedded task
     results.csv                 one line for each policy, and for each choice among those that differ in α alone
     table.csv, .tex, .html      Table 2, and the same by limit
@@ -21,7 +23,7 @@ import numpy as np
 
 from corsdice.data.dsrl import find_dsrl_task
 from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig
-from corsdice.experiments.dsrl_cells import cells_of, complete_cells, read_cells
+from corsdice.experiments.dsrl_cells import CHOICE, cells_of, complete_cells, read_cells
 from corsdice.experiments.published import published_scores
 from corsdice.experiments.selection import Record, selected
 from corsdice.experiments.statistics import interquartile_interval
@@ -41,6 +43,7 @@ COLUMNS = (
     "normalised_return",
     "normalised_cost",
     "estimated_cost",
+    *CHOICE,
 )
 
 

@@ -44,7 +44,7 @@ class ProtocolConfig(Where):
     have none."""
     seeds: int = 5
     steps: int = 20_000
-    """Updates of each policy; 100,000 in DSRL, a million in the paper."""
+    """Updates of each member; 100,000 in DSRL, a million in the paper."""
     widths: tuple[int, ...] = (256, 256)
     batch_size: int = 256
     episodes: int = 20
@@ -54,7 +54,7 @@ class ProtocolConfig(Where):
     logged_episodes: int = 1000
     """Of an embedded task, whose logs are made here."""
     evidence_rows: int = 100_000
-    """Most rows for the estimates, of whole held-out episodes; fewer are quicker and tell less."""
+    """Most rows for the estimates, of whole episodes that judge; fewer are quicker and tell less."""
     workers: int = min(2, os.cpu_count() or 1)
     """Processes that simulate; the results do not depend on it."""
 
@@ -88,12 +88,12 @@ class ProtocolConfig(Where):
     def alphas_of(self, algorithm: str) -> tuple[float, ...]:
         return () if algorithm in WITHOUT_ALPHA else self.alphas
 
-    def policies_of(self, algorithm: str) -> int:
-        """How many policies an algorithm has for each task and limit."""
+    def members_of(self, algorithm: str) -> int:
+        """How many policies an algorithm has for each task and limit; a family has them for all limits at once."""
         return (len(self.alphas_of(algorithm)) or 1) * self.seeds
 
     def asked(self, task: str, algorithm: str) -> dict[str, object]:
-        """All that the numbers of a task with an algorithm depend on at any limit, in JSON's types."""
+        """All that the numbers of a task with an algorithm depend on beside the limits, in JSON's types."""
         file = self.files().get(task)
         made = f"{self.logged_episodes} episodes made here" if task in EMBEDDED else f"dsrl:{task}"
         return {
@@ -119,8 +119,8 @@ class BenchDsrlConfig(ProtocolConfig):
     published: bool = False
     """Show the paper's numbers beside the oracle's: Table 2, or of tight limits Table 3."""
     cell_members: int | None = None
-    """Most policies in one cell: all α and seeds of a limit unless said. Smaller cells keep more machines busy, and
-    what a cell begins with, the model and compiling, is done for each."""
+    """Most members trained in one cell: all α and seeds unless said. Smaller cells keep more machines busy, and what a
+    cell begins with, the models and compiling, is done for each."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,10 +131,10 @@ class BenchDsrlConfig(ProtocolConfig):
         distinct(algorithms=self.algorithms)
 
     def parts_of(self, algorithm: str) -> list[tuple[int, int]]:
-        """The members of each cell of a task and limit, from one to another."""
-        policies = self.policies_of(algorithm)
-        size = min(self.cell_members or policies, policies)
-        return [(start, min(start + size, policies)) for start in range(0, policies, size)]
+        """The members of each cell, from one to another."""
+        members = self.members_of(algorithm)
+        size = min(self.cell_members or members, members)
+        return [(start, min(start + size, members)) for start in range(0, members, size)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How fast CORSDICE trains, against what matrix products of this machine allow.
+"""How fast CORSDICE trains, the family and the paper's Algorithm 1, against what this machine's matrix products allow.
 
 Each population runs in a process of its own, so that its peak memory is its own; the machine's limit is measured in
 the same process, right before and after.
@@ -21,24 +21,25 @@ from corsdice.report import terminal
 if TYPE_CHECKING:
     from corsdice.data.dataset import Dataset
 
+ALGORITHMS = ("corsdice", "corsdice-paper")
 OBSERVATIONS, ACTIONS, EPISODES, HORIZON = 17, 6, 20, 1000
 
 
 def run(config: BenchTrainingConfig) -> None:
-    cases = [(estimate, members) for estimate in ("networks", "closed-form") for members in config.populations]
+    cases = [(algorithm, members) for algorithm in ALGORITHMS for members in config.populations]
     rows: list[dict[str, Any]] = []
     with terminal.progress(len(cases), "cases") as advance:
-        for estimate, members in cases:
-            command = [sys.executable, "-m", __name__, estimate, str(members), str(config.updates)]
+        for algorithm, members in cases:
+            command = [sys.executable, "-m", __name__, algorithm, str(members), str(config.updates)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             rows.append(json.loads(done.stdout))
-            advance(f"{estimate}, {members}")
+            advance(f"{algorithm}, {members}")
     terminal.print_table(
-        "CORSDICE, batch 256, networks 256 x 256, 17 observations, 6 actions, float32",
-        ("estimate", "members", "updates/s", "MFLOP each", "GFLOP/s", "256³ products", "ratio", "peak memory (MiB)"),
+        "Batch 256, networks 256 x 256, 17 observations, 6 actions, float32",
+        ("algorithm", "members", "updates/s", "MFLOP each", "GFLOP/s", "256³ products", "ratio", "peak memory (MiB)"),
         [
             (
-                row["estimate"],
+                row["algorithm"],
                 str(row["members"]),
                 f"{row['speed']:.1f}",
                 f"{row['flops'] / 1e6:.0f}",
@@ -53,15 +54,15 @@ def run(config: BenchTrainingConfig) -> None:
     print("MFLOP are those of the matrix products of one update; updates/s are of all members together.")
 
 
-def measure(estimate: str, members: int, updates: int) -> dict[str, Any]:
+def measure(algorithm: str, members: int, updates: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
     from corsdice.training.run import Trainer, plan_of
 
     dataset = some_logs()
-    options = {"estimate": estimate, "steps": 100 * updates, "layer_norm": True, "use_model": False}
-    plan = plan_of("corsdice", dataset, [20.0], seeds=members, chunk=max(updates // members, 20), options=options)
+    options = {"steps": 100 * updates, "layer_norm": True}
+    plan = plan_of(algorithm, dataset, [20.0], seeds=members, chunk=max(updates // members, 20), options=options)
     trainer = Trainer(plan, dataset)
     trainer.advance()
     limits = [product_limit(jax, jnp)]
@@ -72,7 +73,7 @@ def measure(estimate: str, members: int, updates: int) -> dict[str, Any]:
         speeds.append(plan.chunk * members / (time.perf_counter() - started))
         limits.append(product_limit(jax, jnp))
     return {
-        "estimate": estimate,
+        "algorithm": algorithm,
         "members": members,
         "speed": statistics.median(speeds),
         "flops": update_flops(plan.config, OBSERVATIONS, ACTIONS),
@@ -104,6 +105,11 @@ def some_logs() -> Dataset:
 
 def update_flops(config: Any, observations: int, actions: int) -> float:
     """Matrix products of one update: a forward pass is 1, a pass that is differentiated 3 (less the first layer's)."""
+    from corsdice.algorithms import family
+    from corsdice.conditions import IMITATION_FEATURES, MULTIPLIER_FEATURES
+
+    is_family = isinstance(config, family.Config)
+    seen = observations + (MULTIPLIER_FEATURES if is_family else 0)
 
     def forward(inputs: int, outputs: int) -> float:
         sizes = (inputs, *config.widths, outputs)
@@ -112,17 +118,14 @@ def update_flops(config: Any, observations: int, actions: int) -> float:
     def trained(inputs: int, outputs: int) -> float:
         return 3 * forward(inputs, outputs) - 2.0 * config.batch_size * inputs * config.widths[0]
 
-    total = trained(observations, 1) + forward(observations, 1)  # ν(s), ν(s')
-    total += config.critics * (trained(observations + actions, 1) + forward(observations + actions, 1))  # Q, target
-    total += trained(observations, config.components * (1 + 2 * actions))  # actor
-    if config.estimate == "networks":
+    total = trained(seen, 1) + forward(seen, 1)  # ν(s), ν(s')
+    total += config.critics * (trained(seen + actions, 1) + forward(seen + actions, 1))  # Q, target
+    total += trained(seen, config.components * (1 + 2 * actions))  # the clone
+    if is_family:
+        total += trained(seen + IMITATION_FEATURES, actions)  # the improved actor
+        total += config.critics * 2 * forward(seen + actions, 1)  # its target, differentiated by the action alone
+    elif config.estimate == "networks":
         total += 4 * trained(observations, 1)  # A(s), μ(s), μ(s'), μ(s_0)
-    else:
-        rows, features = 20_000, config.waves
-        # φ(s',a'), then A for the first solution, G and A for the second
-        per = rows * (2.0 * (observations + actions) * features + 8.0 * features**2)
-        per += rows / config.batch_size * forward(observations, config.components * (1 + 2 * actions))
-        total += per / config.estimate_every
     return total
 
 

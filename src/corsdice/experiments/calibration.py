@@ -1,6 +1,7 @@
 """Estimated against true cost of an episode, over many policies that CORSDICE ships: is the interval to be believed?
 
-Every limit, α and seed gives a policy with a λ of its own. Half of the logs are kept from the training, for estimates.
+Every limit chooses a policy from the frontier of every α and seed. Half of the logs are kept from the training: a half
+of those to choose by, the other for the estimates.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from corsdice import data, envs, ope
+from corsdice import data, envs
+from corsdice.data.split import split
 from corsdice.envs.simulate import simulate
 from corsdice.experiments.configs import CalibrationConfig
+from corsdice.experiments.families import traced_once
 from corsdice.files import output_directory, provenance, write_csv, write_json
 from corsdice.ope.estimate import QUANTITIES
-from corsdice.policy import Policy
 from corsdice.report import figures, terminal
 from corsdice.training import directory
 from corsdice.training.assess import Assessor, assessor_of
-from corsdice.training.population import Member
-from corsdice.training.run import plan_of, split
+from corsdice.training.run import plan_of
+from corsdice.training.ship import Shipped, models_of, shipped
 
-COLUMNS = ("task", "alpha", "cost_limit", "seed", "quantity", "estimate", "low", "high", "truth", "truth_se", "verdict")
+CHOICE = ("alpha", "seed", "cost_limit", "way", "multiplier", "imitation")
+COLUMNS = ("task", *CHOICE, "quantity", "estimate", "low", "high", "truth", "truth_se", "verdict")
 HOLDOUT = 0.5
 
 
@@ -38,23 +41,26 @@ def run(config: CalibrationConfig) -> None:
     plan = plan_of(
         "corsdice",
         dataset,
-        list(config.limits),
+        [],
         alphas=list(config.alphas),
         seeds=config.seeds,
         holdout=HOLDOUT,
         options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
     )
     outcome = directory.train(out / "run", plan, dataset, str(logs))
-    assessor = assessor_of(outcome, split(dataset, HOLDOUT)[1])
+    parts = split(dataset, HOLDOUT)
+    models = models_of(outcome, parts)
+    assessor = assessor_of(outcome, parts.judge, models)
+    policies = shipped(outcome, config.limits, traced_once(out / "run", outcome, parts, models))
     rows: list[dict[str, Any]] = []
     cells = output_directory(out / "cells" / f"{config.truth_episodes}-episodes")
-    with terminal.progress(len(plan.members), "policies") as advance:
-        for index, member in enumerate(plan.members):
-            cell = cells / f"{index}.json"
+    with terminal.progress(len(policies), "policies") as advance:
+        for each in policies:
+            cell = cells / f"{each.name}.json"
             if not cell.exists():
-                write_json(cell, records(config, member, outcome.policy(index), assessor))
+                write_json(cell, records(config, each, assessor))
             rows += json.loads(cell.read_text())
-            advance(member.name)
+            advance(each.name)
     summary = summarise(rows)
     show(summary)
     draw(rows, out / "calibration.png")
@@ -64,27 +70,24 @@ def run(config: CalibrationConfig) -> None:
     terminal.print_written(out, ("results.csv", "summary.json", "calibration.png"))
 
 
-def records(config: CalibrationConfig, member: Member, policy: Policy, assessor: Assessor) -> list[dict[str, Any]]:
+def records(config: CalibrationConfig, each: Shipped, assessor: Assessor) -> list[dict[str, Any]]:
     """Of a policy's return and cost."""
-    found = assessor.extraction(assessor.ask(policy))
-    verdict = ope.judge(found.episode.cost, found.diagnostics, member.limit.episode)
-    truth = simulate(policy, config.task, config.truth_episodes, 1)
+    found = assessor.record(assessor.ask(each.policy), each.limit)
+    truth = simulate(each.policy, config.task, config.truth_episodes, 1)
     return [
         {
             "task": config.task,
-            "alpha": member.alpha,
-            "cost_limit": member.limit.episode,
-            "seed": member.seed,
+            **{name: each.policy.about[name] for name in CHOICE},
             "quantity": quantity,
-            "estimate": interval.value,
-            "low": interval.low,
-            "high": interval.high,
+            "estimate": found[quantity]["value"],
+            "low": found[quantity]["low"],
+            "high": found[quantity]["high"],
             "truth": truth[quantity],
             "truth_se": truth[f"{quantity}_se"],
-            "verdict": verdict.verdict,
+            "verdict": found["verdict"],
             "estimator": "extraction",
         }
-        for quantity, interval in zip(QUANTITIES, found.episode, strict=True)
+        for quantity in QUANTITIES
     ]
 
 
@@ -118,7 +121,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def show(summary: dict[str, Any]) -> None:
     terminal.print_table(
-        "Sums over an episode, estimated from held-out logs, against simulation",
+        "Sums over an episode, estimated from logs that had no part in training or choice, against simulation",
         ("quantity", "policies", "RMSE", "bias", "95 % intervals that hold the truth", "their mean half width"),
         [
             (

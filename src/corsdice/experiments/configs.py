@@ -147,7 +147,7 @@ class DemoConfig:
     steps: int = 8000
     clone_steps: int = 4000
     """Updates of the behaviour clones."""
-    widths: tuple[int, ...] = (64, 64)
+    widths: tuple[int, ...] = (128, 128)
     batch_size: int = 128
     truth_episodes: int = 1000
 
@@ -262,11 +262,11 @@ class CalibrationConfig:
     """Where the logs, the run, results.csv, summary.json and calibration.png go. What is done is not done again."""
     task: EmbeddedTask = "point-circle"
     limits: tuple[float, ...] = (10.0, 20.0, 40.0)
-    """Undiscounted cost an episode may have."""
+    """Undiscounted costs an episode may have, each of which chooses a policy of every α and seed."""
     alphas: tuple[float, ...] = (0.1, 0.3, 1.0)
     seeds: int = 5
     episodes: int = 2000
-    """Logged episodes; half of them are for the estimates."""
+    """Logged episodes: half to train on, a quarter to choose by, and a quarter for the estimates."""
     data_seed: int = 0
     steps: int = 8000
     widths: tuple[int, ...] = (64, 64)

@@ -23,6 +23,7 @@ from corsdice import data
 from corsdice.data.d4rl import robot_of
 from corsdice.data.dataset import Dataset
 from corsdice.data.provenance import made_here
+from corsdice.data.split import split
 from corsdice.envs.grades import collect_grades
 from corsdice.envs.mujoco import HORIZON, velocity_task
 from corsdice.envs.simulate import simulate_each
@@ -33,7 +34,7 @@ from corsdice.experiments.published import published_d4rl_scores
 from corsdice.files import output_directory, provenance, write_csv, write_json
 from corsdice.report import terminal
 from corsdice.training import directory
-from corsdice.training.run import Outcome, Plan, plan_of, split
+from corsdice.training.run import Outcome, Plan, plan_of
 
 Record = dict[str, Any]
 COLUMNS = ("task", "algorithm", "seed", "return", "return_se", "score", "failure")
@@ -154,11 +155,11 @@ def logs_of(config: D4rlTableConfig, out: Path, task: str) -> tuple[Dataset, str
 
 
 def plan_for(config: D4rlTableConfig, algorithm: str, dataset: Dataset) -> Plan:
-    """Learns from all episodes but one, the fewest that a plan can hold out: nothing is estimated. No cost counts."""
-    holdout = 1 / len(dataset.episodes.starts)
+    """Learns from all episodes but two, the fewest that a plan can hold out: nothing is estimated. No cost counts."""
+    holdout = 2 / len(dataset.episodes.starts)
     # The paper's α is in the unit of the raw reward; ours in deviations of it times 1/(1-γ).
-    unit = (1 - DISCOUNT) / float(split(dataset, holdout)[0].rewards.std())
-    options = {"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size, "waves": 1}
+    unit = (1 - DISCOUNT) / float(split(dataset, holdout).train.rewards.std())
+    options = {"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size}
     options["layer_norm"] = config.layer_norm
     if algorithm in WITH_BETA:
         options["balance"] = config.beta

@@ -1,4 +1,7 @@
-"""The cells of DSRL's protocol: an algorithm on a task at a limit, trained, estimated from held-out logs, simulated."""
+"""The cells of DSRL's protocol: an algorithm on a task, trained, estimated from held-out logs, simulated.
+
+A cell is of one limit; of a family, which is trained for none, of all limits that choose from it.
+"""
 
 from __future__ import annotations
 
@@ -11,80 +14,109 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from corsdice import data, envs
+from corsdice.algorithms import by_name
 from corsdice.data.dataset import Dataset
 from corsdice.data.dsrl import dsrl_file, find_dsrl_task, normalised_cost
+from corsdice.data.split import Split, split
 from corsdice.envs.simulate import simulate_each
 from corsdice.errors import UserError
 from corsdice.experiments.bench_dsrl_config import EMBEDDED, BenchDsrlConfig, ProtocolConfig
 from corsdice.experiments.cells import is_done
 from corsdice.experiments.executors import execute
+from corsdice.experiments.families import traced_once
 from corsdice.experiments.selection import Record
 from corsdice.files import output_directory, write_json
 from corsdice.ope import evidence_of
+from corsdice.ope.frontier import Frontier
+from corsdice.policy_family import PolicyFamily
 from corsdice.report import terminal
 from corsdice.training import directory
 from corsdice.training.assess import Assessor
-from corsdice.training.run import Outcome, Plan, plan_of, split, units_for
+from corsdice.training.run import Outcome, Plan, plan_of
+from corsdice.training.ship import Models, Shipped, models_of, shipped
 
+CHOICE = ("way", "multiplier", "imitation")
+"""Of a family: which of its policies a limit has chosen; λ is in standard units."""
 NUMBERS = (
     *("return", "return_se", "cost", "cost_se", "normalised_return", "normalised_cost"),
     *("estimated_return", "estimated_cost", "estimated_cost_low", "estimated_cost_high", "verdict"),
+    *CHOICE,
 )
 """Of a policy; one that failed in training has none."""
 DATA_SEED, EVALUATION_SEED = 0, 1
 
 
 class Cell(NamedTuple):
-    """Policies, by α and seed, of an algorithm on a task at a limit: all, or the members from one to another."""
+    """Policies, by limit, α and seed, of an algorithm on a task: all members, or those from one to another."""
 
     config: ProtocolConfig
     out: Path
     task: str
     algorithm: str
-    limit: float
+    limits: tuple[float, ...]
+    """One, or of a family any."""
     members: tuple[int, int]
     options: tuple[tuple[str, Any], ...] = ()
     """Of the algorithm, beside those that all cells share."""
+    ways: tuple[str, ...] = ()
+    """Of a family, each with a choice of its own; unless said, there is one choice among all."""
 
     @property
     def logs(self) -> str:
         return self.task
 
     @property
+    def is_family(self) -> bool:
+        return by_name(self.algorithm).is_family
+
+    @property
     def name(self) -> str:
-        start, stop = self.members
-        whole = stop - start == self.config.policies_of(self.algorithm)
-        return f"limit-{self.limit:g}" + ("" if whole else f"-members-{start}-{stop}")
+        limits = (f"{limit:g}" for limit in self.limits)
+        return "-".join(("limit", *limits, *self.ways)) + self._part
 
     @property
     def run(self) -> Path:
-        return self.out / "runs" / self.task / self.algorithm / self.name
+        name = f"any-limit{self._part}" if self.is_family else self.name
+        return self.out / "runs" / self.task / self.algorithm / name
 
     @property
     def results(self) -> Path:
         return self.out / "cells" / self.task / self.algorithm / f"{self.name}.json"
 
     @property
-    def policies(self) -> int:
+    def trained(self) -> int:
+        """How many members are trained."""
         start, stop = self.members
         return stop - start
+
+    @property
+    def _part(self) -> str:
+        start, stop = self.members
+        return "" if self.trained == self.config.members_of(self.algorithm) else f"-members-{start}-{stop}"
 
     def __str__(self) -> str:
         return f"{self.task} {self.algorithm}, {self.name.replace('-', ' ')}"
 
     @property
     def asked(self) -> dict[str, object]:
-        return self.config.asked(self.task, self.algorithm) | dict(self.options)
+        asked = self.config.asked(self.task, self.algorithm) | {"limits": list(self.limits), "ways": list(self.ways)}
+        return asked | dict(self.options)
 
 
 def cells_of(config: BenchDsrlConfig, out: Path) -> list[Cell]:
     return [
-        Cell(config, out.resolve(), task, algorithm, limit, members)
+        Cell(config, out.resolve(), task, algorithm, limits, members)
         for task in config.names()
         for algorithm in config.algorithms
-        for limit in config.limits_of(task)
+        for limits in limits_of_cells(config, task, algorithm)
         for members in config.parts_of(algorithm)
     ]
+
+
+def limits_of_cells(config: ProtocolConfig, task: str, algorithm: str) -> list[tuple[float, ...]]:
+    """All limits of the task in one cell, where one training serves them, or each in a cell of its own."""
+    limits = config.limits_of(task)
+    return [limits] if by_name(algorithm).is_family else [(limit,) for limit in limits]
 
 
 def read_cells(cells: Sequence[Cell]) -> list[Record]:
@@ -96,13 +128,13 @@ def complete_cells(config: ProtocolConfig, cells: Sequence[Cell]) -> None:
     """Does every cell that is not done yet."""
     missing = [cell for cell in cells if not is_done(cell.results, cell.asked)]
     _check_ready(config, dict.fromkeys(cell.task for cell in missing))
-    with terminal.progress(sum(cell.policies for cell in missing) * config.steps, "updates") as advance:
+    with terminal.progress(sum(cell.trained for cell in missing) * config.steps, "updates") as advance:
         if config.executor == "here":
             for cell in execute(config, missing, load, partial(work, advance=advance)):
                 advance(f"{cell}, done", 0)
         else:
             for cell in execute(config, missing, load, work):
-                advance(f"{cell}, done", cell.policies * config.steps)
+                advance(f"{cell}, done", cell.trained * config.steps)
 
 
 @lru_cache(maxsize=1)
@@ -119,12 +151,12 @@ def work(cell: Cell, logs: tuple[Dataset, str], advance: Callable[..., None] | N
 
     def progress(step: int, _: Any, fresh: int) -> None:
         if advance:
-            advance(f"{cell}, step {step:,}", fresh * cell.policies)
+            advance(f"{cell}, step {step:,}", fresh * cell.trained)
 
     dataset, source = logs
     outcome = directory.train(cell.run, plan(cell, dataset), dataset, source, progress)
     if advance:
-        advance(f"{cell}, simulating", 0)
+        advance(f"{cell}, estimating and simulating", 0)
     output_directory(cell.results.parent)
     found = {"asked": cell.asked, "policies": records(cell, outcome, dataset)}
     write_json(cell.results, found)
@@ -160,7 +192,7 @@ def plan(cell: Cell, dataset: Dataset) -> Plan:
     whole = plan_of(
         cell.algorithm,
         dataset,
-        [cell.limit],
+        list(cell.limits),
         horizon=known.horizon if known else envs.task_by_name(cell.task).horizon,
         alphas=list(config.alphas_of(cell.algorithm)),
         seeds=config.seeds,
@@ -169,52 +201,89 @@ def plan(cell: Cell, dataset: Dataset) -> Plan:
     return replace(whole, members=whole.members[slice(*cell.members)])
 
 
-_assessors: dict[tuple[Any, ...], Assessor] = {}
-"""The last one used: what it has fitted to the logs serves all algorithms and limits of a task."""
+class Shared(NamedTuple):
+    """What all algorithms on the same logs share: they hold the same episodes out and have the same units."""
+
+    parts: Split
+    models: Models
+    assessor: Assessor
+    """On the logs that nothing was trained on or chosen by."""
 
 
-def assessor_of(outcome: Outcome, dataset: Dataset, rows: int) -> Assessor:
-    """Of all algorithms on these logs: they hold the same episodes out and have the same units."""
+_shared: dict[tuple[Any, ...], Shared] = {}
+"""The last one used: what was fitted to the logs serves all algorithms and limits of a task."""
+
+
+def shared_by(outcome: Outcome, dataset: Dataset, rows: int) -> Shared:
     plan = outcome.plan
     key = (outcome.data["sha256"], plan.holdout, plan.config.standardise, plan.horizon, plan.discount, rows)
-    if key not in _assessors:
-        _assessors.clear()
-        train, held_out = split(dataset, plan.holdout)
-        evidence = evidence_of(held_out, units_for(train, plan), plan.horizon, plan.discount, rows)
-        _assessors[key] = Assessor(evidence)
-    return _assessors[key]
+    if key not in _shared:
+        _shared.clear()
+        parts = split(dataset, plan.holdout)
+        models = models_of(outcome, parts)
+        evidence = evidence_of(parts.judge, outcome.units, plan.horizon, plan.discount, rows)
+        _shared[key] = Shared(parts, models, Assessor(evidence, model=lambda: models.first))
+    return _shared[key]
+
+
+Place = tuple[str | None, float, int]
+"""A way to act or any, a limit, and a member."""
 
 
 def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
-    """One for each member of the population, in its order; None for all numbers of one that failed."""
-    plan, config, task = outcome.plan, cell.config, cell.task
-    trained = [index for index in range(len(plan.members)) if index not in outcome.failures]
-    keys = list(product(config.alphas_of(plan.algorithm) or [None], range(config.seeds)))[slice(*cell.members)]
-    found: list[Record] = [
-        {"task": task, "algorithm": plan.algorithm, "cost_limit": cell.limit, "seed": seed, "alpha": alpha}
+    """One for each way, limit and member of the population, in their order; no numbers of one that failed."""
+    config, task, algorithm = cell.config, cell.task, cell.algorithm
+    keys = list(product(config.alphas_of(algorithm) or [None], range(config.seeds)))[slice(*cell.members)]
+    found: dict[Place, Record] = {
+        (way, limit, index): {"task": task, "algorithm": algorithm, "cost_limit": limit, "seed": seed, "alpha": alpha}
         | {"failure": outcome.failures.get(index)}
         | dict.fromkeys(NUMBERS)
+        | {"way": way}
+        for way in cell.ways or (None,)
+        for limit in cell.limits
         for index, (alpha, seed) in enumerate(keys)
-    ]
-    if not trained:
-        return found
-    policies = [outcome.policy(index) for index in trained]
+    }
+    if len(outcome.failures) == len(keys):
+        return list(found.values())
+    shared = shared_by(outcome, dataset, config.evidence_rows)
+    policies = policies_of(cell, outcome, shared)
     # Nothing discounted is asked for: episodes need not run on beyond their time limit.
-    truths = simulate_each(policies, task, config.episodes, EVALUATION_SEED, 0.0, config.workers)
-    assessor = assessor_of(outcome, dataset, config.evidence_rows)
-    for index, policy, truth in zip(trained, policies, truths, strict=True):
-        estimate = assessor.record(assessor.ask(policy), plan.members[index].limit)
-        found[index] |= {
+    acting = [each.policy for each in policies.values()]
+    truths = simulate_each(acting, task, config.episodes, EVALUATION_SEED, 0.0, config.workers)
+    for (place, each), truth in zip(policies.items(), truths, strict=True):
+        estimate = shared.assessor.record(shared.assessor.ask(each.policy), each.limit)
+        found[place] |= {
             **{name: truth[name] for name in ("return", "return_se", "cost", "cost_se")},
             "normalised_return": normalised_return(task, truth["return"], outcome.data),
-            "normalised_cost": normalised_cost(truth["cost"], cell.limit),
+            "normalised_cost": normalised_cost(truth["cost"], found[place]["cost_limit"]),
             "estimated_return": estimate["return"]["value"],
             "estimated_cost": estimate["cost"]["value"],
             "estimated_cost_low": estimate["cost"]["low"],
             "estimated_cost_high": estimate["cost"]["high"],
             "verdict": estimate["verdict"],
+            **{name: each.policy.about.get(name) for name in CHOICE},
         }
-    return found
+    return list(found.values())
+
+
+def policies_of(cell: Cell, outcome: Outcome, shared: Shared) -> dict[Place, Shipped]:
+    """What ships of the members that were trained to the end."""
+    family = traced_once(cell.run, outcome, shared.parts, shared.models) if cell.is_family else None
+    return {
+        (way, limit, index): each
+        for way in cell.ways or (None,)
+        for limit in cell.limits
+        for each in shipped(outcome, [limit], family and acting_by(family, way))
+        if (index := int(each.policy.about["member"])) not in outcome.failures
+    }
+
+
+def acting_by(family: PolicyFamily, way: str | None) -> PolicyFamily:
+    """The family where it acts in one way alone."""
+    if way is None:
+        return family
+    points = tuple(each for each in family.frontier.points if each.point.way == way)
+    return replace(family, frontier=Frontier(points))
 
 
 def normalised_return(task: str, episode_return: float, logs: dict[str, Any]) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 
 from corsdice import data, envs, ope
 from corsdice.data.dataset import Dataset
+from corsdice.data.split import split
 from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
 from corsdice.experiments.configs import OpeTableConfig
@@ -28,7 +29,7 @@ from corsdice.ope.networks import Training
 from corsdice.report import figures, terminal
 from corsdice.training import directory
 from corsdice.training.assess import own_correction
-from corsdice.training.run import plan_of, split
+from corsdice.training.run import plan_of
 
 COLUMNS = (
     "task",
@@ -75,9 +76,9 @@ def run(config: OpeTableConfig) -> None:
 def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> Iterator[list[dict[str, Any]]]:
     """The rows of each policy of a task, in the order of the plan's members."""
     dataset, source = logs_for(config, out, task, file)
-    train, held = split(dataset, HOLDOUT)
+    parts = split(dataset, HOLDOUT)
     # The paper's α is in the unit of the raw reward; ours in deviations of it times 1/(1-γ).
-    unit = (1 - DISCOUNT) / float(train.rewards.std())
+    unit = (1 - DISCOUNT) / float(parts.train.rewards.std())
     plan = plan_of(
         "semidice",
         dataset,
@@ -86,12 +87,12 @@ def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> It
         alphas=[alpha * unit for alpha in config.alphas],
         seeds=config.seeds,
         holdout=HOLDOUT,
-        options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size, "waves": 1},
+        options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
         settings={"discount": DISCOUNT},
     )
     where = out / "runs" / task
     outcome = directory.train(where, plan, dataset, source)
-    evidence = ope.evidence_of(held, outcome.units, plan.horizon, DISCOUNT, config.evidence_rows)
+    evidence = ope.evidence_of(parts.held_out, outcome.units, plan.horizon, DISCOUNT, config.evidence_rows)
     training = Training(config.estimator_steps, config.batch_size, config.estimator_widths)
     logged = None
     if config.correction == "ratio":

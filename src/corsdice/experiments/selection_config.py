@@ -12,7 +12,7 @@ from corsdice.experiments.configs import EmbeddedTask
 
 @dataclass(frozen=True)
 class SelectionConfig:
-    """How good the choice of α, seed and checkpoint by logs alone is beside the simulator's, over fresh logs each time.
+    """How good the choice of a policy by logs alone is beside the simulator's, over fresh logs each time.
 
     Run it again with the same options, or more repetitions, to go on from where it was stopped.
     """
@@ -24,22 +24,23 @@ class SelectionConfig:
     """Of each task, each with logs of its own."""
     limit: float = 20.0
     """Undiscounted cost an episode may have."""
-    alphas: tuple[float, ...] = (0.1, 0.3, 1.0)
-    seeds: int = 2
-    keep: int = 2
-    """Checkpoints of each policy to choose from."""
+    alphas: tuple[float, ...] = (0.3,)
+    seeds: int = 3
+    """Of each α; all members are on one frontier."""
+    candidates: int = 40
+    """Most policies of the frontier, evenly along it, that the simulator chooses from beside the choice by logs."""
     episodes: int = 1000
-    """Logged episodes; half of them are for the estimates."""
+    """Logged episodes: half to train on, a quarter to choose by, and a quarter to judge the choice."""
     steps: int = 8000
     widths: tuple[int, ...] = (64, 64)
     batch_size: int = 128
     evidence_rows: int = 100_000
-    """Most rows for the estimates, of whole episodes."""
+    """Most rows to judge a choice by, of whole episodes."""
     truth_episodes: int = 200
     """Simulated episodes of each policy."""
 
     def __post_init__(self) -> None:
-        at_least(1, repetitions=self.repetitions, seeds=self.seeds, keep=self.keep, steps=self.steps)
+        at_least(1, repetitions=self.repetitions, seeds=self.seeds, candidates=self.candidates, steps=self.steps)
         at_least(1, batch_size=self.batch_size, evidence_rows=self.evidence_rows)
         at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
         positive(limit=(self.limit,), alphas=self.alphas, widths=tuple(map(float, self.widths)))
@@ -52,7 +53,7 @@ class SelectionConfig:
             "limit": self.limit,
             "alphas": list(self.alphas),
             "seeds": self.seeds,
-            "keep": self.keep,
+            "candidates": self.candidates,
             "episodes": self.episodes,
             "steps": self.steps,
             "widths": list(self.widths),

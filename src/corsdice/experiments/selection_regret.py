@@ -1,33 +1,44 @@
-"""What it costs to choose α, seed and checkpoint without a simulator: the choice by logs beside the oracle's.
+"""What it costs to choose a policy of a family without a simulator: the choice by logs beside the oracle's.
 
-A repetition has logs, a population and a choice of its own. Every candidate is simulated, for the oracle and the truth.
+A repetition has logs, a family and a choice of its own. The oracle chooses by simulation among policies of the same
+frontier that no other is estimated to beat, and the choice by logs.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from corsdice import envs
-from corsdice.errors import UserError
-from corsdice.experiments.selection import Record, beside_oracle, offline_choice
+from corsdice.costs import CostLimit
+from corsdice.data.dsrl import normalised_cost
+from corsdice.data.split import split
+from corsdice.envs.simulate import simulate_each
+from corsdice.experiments.cells import is_done
+from corsdice.experiments.families import traced_once
+from corsdice.experiments.selection import Record, beside_oracle
 from corsdice.experiments.selection_config import SelectionConfig
 from corsdice.files import output_directory, provenance, write_csv, write_json
+from corsdice.ope import evidence_of
+from corsdice.ope.frontier import Frontier, FrontierPoint
 from corsdice.report import terminal
-from corsdice.training import candidates, directory
-from corsdice.training.run import plan_of, split
+from corsdice.training import directory
+from corsdice.training.assess import Assessor
+from corsdice.training.run import plan_of
+from corsdice.training.ship import models_of
 
 HOLDOUT = 0.5
 TRUTH_SEED = 1
-NUMBERS = ("alpha", "seed", "step", "verdict", "estimated_return", "estimated_cost", "return", "cost")
+NUMBERS = (
+    *("alpha", "seed", "way", "multiplier", "imitation"),
+    *("estimated_return", "estimated_cost", "estimated_cost_high", "return", "cost"),
+)
 COLUMNS = (
-    *("task", "repetition", "cost_limit", "candidates"),
+    *("task", "repetition", "cost_limit", "candidates", "verdict"),
     *(f"chosen_{name}" for name in NUMBERS),
     *(f"oracle_{name}" for name in NUMBERS),
     *("safe", "safe_possible", "regret", "regret_percent"),
@@ -38,14 +49,15 @@ def run(config: SelectionConfig) -> None:
     started = time.perf_counter()
     out = output_directory(config.out)
     rows: list[Record] = []
-    policies = len(config.alphas) * config.seeds * config.keep
-    with terminal.progress(len(config.tasks) * config.repetitions * policies, "policies") as advance:
+    with terminal.progress(len(config.tasks) * config.repetitions, "repetitions") as advance:
         for task in config.tasks:
             for repetition in range(config.repetitions):
-                path = output_directory(out / "cells" / task) / f"{repetition}.json"
-                known = policies if path.exists() else 0
-                rows.append(row(task, repetition, _records(config, path, task, repetition, advance)))
-                advance(f"{task} {repetition}", known)
+                cell = output_directory(out / "cells" / task) / f"{repetition}.json"
+                if not is_done(cell, config.asked()):
+                    write_json(cell, {"asked": config.asked()} | repeat(config, task, repetition))
+                content = json.loads(cell.read_text())
+                rows.append(row(task, repetition, content["verdict"], content["candidates"]))
+                advance(f"{task} {repetition}")
     summary = [summarise(task, [each for each in rows if each["task"] == task]) for task in config.tasks]
     show(summary)
     write_csv(out / "results.csv", COLUMNS, ([each[name] for name in COLUMNS] for each in rows))
@@ -54,56 +66,63 @@ def run(config: SelectionConfig) -> None:
     terminal.print_written(out, ("results.csv", "summary.json"))
 
 
-def _records(
-    config: SelectionConfig, cell: Path, task: str, repetition: int, advance: Callable[..., None]
-) -> list[Record]:
-    """All candidates of a repetition; a cell that is done must be of the same settings."""
-    if not cell.exists():
-        found = repeat(config, task, repetition, advance)
-        write_json(cell, {"asked": config.asked(), "candidates": found})
-    content = json.loads(cell.read_text())
-    for name, value in config.asked().items():
-        if (made := content["asked"].get(name)) != value:
-            raise UserError(f"{cell} was made with {name} {made}, now {value}: choose another --out")
-    records: list[Record] = content["candidates"]
-    return records
-
-
-def repeat(config: SelectionConfig, task: str, repetition: int, advance: Callable[..., None]) -> list[Record]:
+def repeat(config: SelectionConfig, task: str, repetition: int) -> dict[str, Any]:
+    """The candidates, first the choice by logs, and what logs that had no part in the choice say of it."""
     dataset = envs.collect(envs.task_by_name(task), repetition, config.episodes)
     plan = plan_of(
         "corsdice",
         dataset,
-        [config.limit],
+        [],
         alphas=list(config.alphas),
         seeds=config.seeds,
         holdout=HOLDOUT,
-        keep=config.keep,
         options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
     )
     where = config.out / "runs" / task / str(repetition)
-    source = f"{task}, data seed {repetition}"
-    directory.train(where, plan, dataset, source, lambda step, *_: advance(f"{source}, step {step:,}", 0))
-    estimates = candidates.estimates(split(dataset, HOLDOUT)[1], config.evidence_rows)
-    truths = candidates.truths(task, config.truth_episodes, TRUTH_SEED, workers=1)
-    records = []
-    for candidate in candidates.candidates_of(where):
-        known = candidates.found(estimates, candidate) | candidates.found(truths, candidate)
-        records.append(candidate.about | known)
-        advance(f"{source}, estimates")
+    outcome = directory.train(where, plan, dataset, f"{task}, data seed {repetition}")
+    parts = split(dataset, HOLDOUT)
+    models = models_of(outcome, parts)
+    family = traced_once(where, outcome, parts, models)
+    points = candidates_of(family.frontier, config.limit, config.candidates)
+    policies = [family.policy(each, config.limit) for each in points]
+    truths = simulate_each(policies, task, config.truth_episodes, TRUTH_SEED)
+    evidence = evidence_of(parts.judge, outcome.units, plan.horizon, plan.discount, config.evidence_rows)
+    assessor = Assessor(evidence, model=lambda: models.first)
+    judged = assessor.record(
+        assessor.ask(policies[0]), CostLimit.episodic(config.limit, horizon=plan.horizon, discount=plan.discount)
+    )
     jax.clear_caches()  # what other logs compile holds memory maps, of which a process has only so many
-    return records
+    return {
+        "verdict": judged["verdict"],
+        "candidates": [
+            {name: policy.about[name] for name in ("alpha", "seed", "way", "multiplier", "imitation")}
+            | {"cost_limit": config.limit}
+            | {"estimated_return": point.returned.value}
+            | {"estimated_cost": point.cost.value, "estimated_cost_high": point.cost.high}
+            | {name: truth[name] for name in ("return", "return_se", "cost", "cost_se")}
+            | {"normalised_cost": normalised_cost(truth["cost"], config.limit)}
+            for point, policy, truth in zip(points, policies, truths, strict=True)
+        ],
+    }
 
 
-def row(task: str, repetition: int, records: list[Record]) -> Record:
-    chosen = offline_choice(records)
-    worth = beside_oracle(chosen, records)
+def candidates_of(frontier: Frontier, limit: float, count: int) -> list[FrontierPoint]:
+    """The choice for the limit, and so many of the efficient policies, evenly along the frontier."""
+    chosen, efficient = frontier.nearest(limit), frontier.efficient()
+    places = np.linspace(0, len(efficient) - 1, min(count, len(efficient))).round().astype(int)
+    return [chosen, *(efficient[place] for place in places if efficient[place] != chosen)]
+
+
+def row(task: str, repetition: int, verdict: str, candidates: list[Record]) -> Record:
+    chosen = candidates[0]
+    worth = beside_oracle(chosen, candidates)
     oracle = worth.pop("oracle")
     return {
         "task": task,
         "repetition": repetition,
         "cost_limit": chosen["cost_limit"],
-        "candidates": len(records),
+        "candidates": len(candidates),
+        "verdict": verdict,
         **{f"chosen_{name}": chosen[name] for name in NUMBERS},
         **{f"oracle_{name}": oracle[name] for name in NUMBERS},
         **worth,
@@ -118,8 +137,8 @@ def summarise(task: str, rows: list[Record]) -> dict[str, Any]:
         "repetitions": len(rows),
         "safe_possible": len(possible),
         "unsafe": sum(not each["safe"] for each in possible),
-        "known_safe": sum(each["chosen_verdict"] == "meets" for each in rows),
-        "known_safe_but_unsafe": sum(each["chosen_verdict"] == "meets" and not each["safe"] for each in rows),
+        "known_safe": sum(each["verdict"] == "meets" for each in rows),
+        "known_safe_but_unsafe": sum(each["verdict"] == "meets" and not each["safe"] for each in rows),
         "regret_percent": _mean_regret(possible),
         "regret_percent_of_safe": _mean_regret([each for each in possible if each["safe"]]),
     }

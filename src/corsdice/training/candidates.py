@@ -1,4 +1,4 @@
-"""The policies among which one is chosen: all that some runs have kept, and what is known of each.
+"""The policies among which one is chosen: all that runs for a limit have kept, and what is known of each.
 
 An estimate takes half a minute and a simulation may take longer, so what was found is kept in RUN/selection.json, with
 all that it depends on: a second call is quick, and one that was killed goes on.
@@ -91,11 +91,16 @@ def truths(env: str, episodes: int, seed: int, workers: int) -> Inquiry:
     """What a simulator tells."""
 
     def answer(candidate: Candidate) -> dict[str, Any]:
-        found = simulate(candidate.policy, env, episodes, seed, candidate.policy.about["discount"], workers)
-        known = {name: found[name] for name in ("return", "return_se", "cost", "cost_se")}
-        return known | {"normalised_cost": normalised_cost(found["cost"], candidate.cost_limit)}
+        return truth_of(candidate.policy, candidate.cost_limit, env, episodes, seed, workers)
 
     return Inquiry("truth", {"env": env, "episodes": episodes, "seed": seed}, answer)
+
+
+def truth_of(policy: Policy, cost_limit: float, env: str, episodes: int, seed: int, workers: int) -> dict[str, Any]:
+    """What a policy returns and costs when it is simulated."""
+    found = simulate(policy, env, episodes, seed, policy.about["discount"], workers)
+    known = {name: found[name] for name in ("return", "return_se", "cost", "cost_se")}
+    return known | {"normalised_cost": normalised_cost(found["cost"], cost_limit)}
 
 
 def missing(inquiry: Inquiry, candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -1,5 +1,7 @@
 """A search for hyper-parameters: drawn at random, trained as populations, ranked by estimates from held-out logs alone.
 
+A trial is a member of a population; that of a family is worth what the policy is that the limit chooses from it.
+
     journal.log             what was asked for, and every trial (Optuna's)
     runs/batch-000/ …       ordinary runs, one for each population
     trials.csv              one line for each trial
@@ -21,7 +23,9 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from corsdice import files
+from corsdice.algorithms import by_name
 from corsdice.data.dataset import Dataset
+from corsdice.data.split import split
 from corsdice.errors import UserError
 from corsdice.ope import preference
 from corsdice.policy import load
@@ -29,7 +33,8 @@ from corsdice.training import directory
 from corsdice.training.assess import Assessor, assess, assessor_of
 from corsdice.training.journal import Journal
 from corsdice.training.population import Member
-from corsdice.training.run import Outcome, Plan, fingerprint, plan_of, split
+from corsdice.training.run import Outcome, Plan, fingerprint, plan_of
+from corsdice.training.ship import Models, Shipped, models_of, shipped, traced
 from corsdice.training.space import parse_space, split_draw
 
 RUNGS = (0.25, 0.5)
@@ -64,6 +69,8 @@ def sweep(
 
     `progress` is told what goes on, how many updates are new, and how many there are in all.
     """
+    if prune and by_name(algorithm).is_family:
+        raise UserError(f"--prune is of algorithms that are trained for a limit; {algorithm} is judged by its frontier")
     distributions = parse_space(list(space), algorithm)
     draws = draw(distributions, seed, trials)
     batches = batches_of(draws, batch)
@@ -92,7 +99,7 @@ def sweep(
         **{"chunk": chunk, "options": options or {}},
     }
     journal.begin(asked, distributions, draws)
-    _train_all(out, plans, batches, dataset, source, journal, prune, progress)
+    _train_all(out, plans, batches, dataset, source, limit, journal, prune, progress)
     return sorted(map(record, journal.trials()), key=lambda found: rank(found, limit), reverse=True)
 
 
@@ -121,20 +128,31 @@ def _train_all(
     batches: list[list[int]],
     dataset: Dataset,
     source: str,
+    limit: float,
     journal: Journal,
     prune: bool,
     progress: Callable[[str, int, int], None],
 ) -> None:
-    held_out = split(dataset, plans[0].holdout)[1]
-    assessors: dict[tuple[float, bool], Assessor] = {}
+    parts = split(dataset, plans[0].holdout)
+    known: dict[tuple[float, bool], tuple[Models, Assessor]] = {}
     total = sum(plan.config.steps * len(plan.members) for plan in plans)
 
-    def assessor(outcome: Outcome) -> Assessor:
+    def shared(outcome: Outcome) -> tuple[Models, Assessor]:
         """What estimates rest on is fitted once for all runs that have the same units."""
         key = (outcome.plan.discount, outcome.plan.config.standardise)
-        if key not in assessors:
-            assessors[key] = assessor_of(outcome, held_out)
-        return assessors[key]
+        if key not in known:
+            models = models_of(outcome, parts)
+            known[key] = models, assessor_of(outcome, parts.choose, models)
+        return known[key]
+
+    def policies(run: Path, outcome: Outcome) -> list[Shipped]:
+        if not by_name(outcome.plan.algorithm).is_family:
+            return shipped(outcome, [])
+        family = traced(outcome, parts, shared(outcome)[0])
+        family.save(run / directory.FAMILY)
+        chosen = shipped(outcome, [limit], family)
+        directory.save_shipped(run, chosen)
+        return chosen
 
     for index, (plan, numbers) in enumerate(zip(plans, batches, strict=True)):
         name, members = f"batch-{index:03d}", len(plan.members)
@@ -146,11 +164,18 @@ def _train_all(
             progress(f"{name}, step {step:,}", fresh * members, total)
 
         run = out / RUNS / name
-        outcome = directory.train(run, plan, dataset, source, told, halving(assessor) if prune else None)
+        outcome = directory.train(
+            run, plan, dataset, source, told, halving(lambda now: shared(now)[1]) if prune else None
+        )
         progress(f"{name}, estimating", 0, total)
-        estimates = assess(run, held_out, assessor(outcome))
-        for place, (number, estimate) in enumerate(zip(numbers, estimates, strict=True)):
-            _end(journal, number, f"{RUNS}/{name}", estimate, outcome.failures.get(place), outcome.step)
+        ships = policies(run, outcome)
+        estimates = assess(outcome, ships, shared(outcome)[1])
+        files.write_json(run / directory.ESTIMATES, {"results": estimates})
+        by_place = {each.policy.about["member"]: found for each, found in zip(ships, estimates, strict=True)}
+        for place, number in enumerate(numbers):
+            failure = outcome.failures.get(place)
+            about = {"run": f"{RUNS}/{name}", "member": plan.members[place].name}
+            _end(journal, number, about, by_place.get(place), failure, outcome.step)
 
 
 def halving(assessor: Callable[[Outcome], Assessor]) -> directory.Prune:
@@ -160,14 +185,14 @@ def halving(assessor: Callable[[Outcome], Assessor]) -> directory.Prune:
         plan = outcome.plan
         if not any(before < share * plan.config.steps <= outcome.step for share in RUNGS):
             return {}
-        going = [index for index in range(len(plan.members)) if index not in outcome.failures]
+        going = [each for each in shipped(outcome, []) if each.policy.about["member"] not in outcome.failures]
         if len(going) < 2:
             return {}
-        values = {}
-        for index in going:
-            judge = assessor(outcome)
-            values[index] = _value(judge.record(judge.ask(outcome.policy(index)), plan.members[index].limit))
-        ranked = sorted(going, key=values.__getitem__, reverse=True)
+        judge = assessor(outcome)
+        values = {
+            each.policy.about["member"]: _value(judge.record(judge.ask(each.policy), each.limit)) for each in going
+        }
+        ranked = sorted(values, key=values.__getitem__, reverse=True)
         kept = math.ceil(len(going) / 2)
         return {
             index: f"{PRUNED} at step {outcome.step}: number {kept + place} of {len(going)} by its estimate"
@@ -191,11 +216,14 @@ def _value(estimate: dict[str, Any]) -> float:
     return value_of(estimate["verdict"], estimate["return"]["value"], estimate["cost"]["high"], estimate["cost_limit"])
 
 
-def _end(journal: Journal, number: int, run: str, estimate: dict[str, Any], failure: str | None, step: int) -> None:
-    about = {"run": run, "member": estimate["member"], "words": failure or estimate["words"]}
-    if failure and not failure.startswith(PRUNED):
-        journal.end(number, TrialState.FAIL, None, step, about)
+def _end(
+    journal: Journal, number: int, about: Record, estimate: dict[str, Any] | None, failure: str | None, step: int
+) -> None:
+    """What failed is known by its member alone."""
+    if estimate is None or (failure and not failure.startswith(PRUNED)):
+        journal.end(number, TrialState.FAIL, None, step, about | {"words": failure})
         return
+    about |= {"member": estimate["member"], "words": failure or estimate["words"]}
     for quantity in ("return", "cost"):
         values = estimate[quantity]
         about |= {quantity: values["value"], f"{quantity}_low": values["low"], f"{quantity}_high": values["high"]}

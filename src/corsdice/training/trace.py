@@ -19,11 +19,11 @@ from corsdice.ope.estimate import Interval
 from corsdice.ope.frontier import Frontier, FrontierPoint, refined
 from corsdice.policy_family import PolicyFamily
 
-POSITIONS = tuple(np.linspace(0, 1, 11).tolist())
+POSITIONS = tuple(np.linspace(0, 1, 9).tolist())
 """Of λ, at first."""
-REFINEMENTS = (10, 10)
-"""Further λ of each way, in rounds, where its cost falls most."""
-CLOSENESS = (0.0, 0.25, 0.5, 0.75, 1.0)
+REFINEMENTS = (4, 4, 4, 4)
+"""Further λ of each way, in rounds: each halves the widest steps of the cost that are left."""
+CLOSENESS = tuple(np.linspace(0, 1, 9).tolist())
 """Of the improved actor."""
 FEWEST_EPISODES = 64
 """Imagined of each policy."""
