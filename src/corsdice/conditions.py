@@ -67,6 +67,20 @@ def imitation_features(position: jax.Array) -> jax.Array:
     return jnp.stack([z, z**2], -1)
 
 
+def between(one: Point, other: Point) -> Point:
+    """The middle of two policies that act in the same way and differ in λ or in imitation.
+
+    >>> round(between(Point("mode", 0.0), Point("mode", 100.0)).multiplier, 2)
+    4.28
+    """
+    multiplier, imitation = one.multiplier, one.imitation
+    if multiplier != other.multiplier:
+        multiplier = float(multiplier_of((position_of(multiplier) + position_of(other.multiplier)) / 2))
+    if imitation is not None and other.imitation is not None and imitation != other.imitation:
+        imitation = float(imitation_of((closeness_of(imitation) + closeness_of(other.imitation)) / 2))
+    return Point(one.way, multiplier, imitation)
+
+
 def condition_of(point: Point) -> jax.Array:
     """What the networks see beside an observation."""
     of_multiplier = multiplier_features(position_of(jnp.float32(point.multiplier)))

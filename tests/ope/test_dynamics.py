@@ -11,7 +11,7 @@ from corsdice.algorithms.logs import units_of
 from corsdice.dynamics import imagine
 from corsdice.envs.rollout import rollout
 from corsdice.ope import ask_function, evidence_of, extraction
-from corsdice.ope.dynamics import Imagination, joined
+from corsdice.ope.dynamics import Imagination, fit_dynamics, joined
 
 DISCOUNT = 0.99
 SLOPES, OFFSETS = np.array([[0, -4.8], [-4, 0], [0, -4]]) / 3, np.array([9.6, 0]) / 3
@@ -30,7 +30,8 @@ def astray(rows):
 @cache
 def imagination_of(name, episodes=200):
     logs = envs.collect(envs.TASKS[name], 0, episodes)
-    return Imagination(evidence_of(logs, units_of(logs, DISCOUNT), envs.TASKS[name].horizon, DISCOUNT))
+    evidence = evidence_of(logs, units_of(logs, DISCOUNT), envs.TASKS[name].horizon, DISCOUNT)
+    return Imagination(fit_dynamics(evidence), evidence)
 
 
 def asked(evidence, policy):
@@ -81,13 +82,6 @@ def test_a_policy_that_leaves_the_logs_is_strange():
     assert imagination.strange(imagined_by(imagination, astray)[0]) > 0.5
 
 
-def test_a_model_in_which_a_clone_of_the_logs_goes_astray_is_not_believed():
-    sound, wrong = imagination_of("point-run"), Imagination(imagination_of("point-run", 40).evidence)
-    assert sound.believed
-    wrong.model = wrong.model._replace(noise=20 * wrong.model.noise)
-    assert not wrong.believed
-
-
 def test_the_compiled_episodes_are_those_of_the_loop():
     imagination = imagination_of("point-ridge")
     act = asked(imagination.evidence, steady).act
@@ -128,23 +122,25 @@ def test_imagined_episodes_follow_the_logged_ones():
         assert evidence.alive[first : stop - 1].all()
 
 
-def test_what_is_not_believed_has_no_part_in_an_estimate(monkeypatch):
-    evidence = imagination_of("point-run", 40).evidence
+def test_a_model_that_is_given_is_the_one_that_imagines():
+    imagination = imagination_of("point-run", 40)
+    evidence, own = imagination.evidence, imagination.model
     question = asked(evidence, steady)
-    estimate = extraction.estimator(evidence, waves=(16,))
-    believed, of_logs = estimate(question), estimate(question._replace(act=None))
-    monkeypatch.setattr(Imagination, "believed", False)
-    disbelieved = extraction.estimator(evidence, waves=(16,))(question)
-    assert of_logs.diagnostics.strange is disbelieved.diagnostics.strange is None
-    assert believed.diagnostics.strange > 0
-    assert disbelieved.episode == of_logs.episode != believed.episode
-    np.testing.assert_array_equal(disbelieved.diagnostics.corrections, of_logs.diagnostics.corrections)
+    asked_for = []
+
+    def given():
+        asked_for.append(own)
+        return own._replace(noise=2 * own.noise)
+
+    of_given = extraction.estimator(evidence, given, waves=(16,))
+    first, again = of_given(question), of_given(question)
+    assert first.episode == again.episode != extraction.estimator(evidence, lambda: own, waves=(16,))(question).episode
+    assert len(asked_for) == 1
 
 
 def test_what_is_mostly_strange_is_told_and_left_out(monkeypatch):
     evidence = imagination_of("point-run", 40).evidence
     question = asked(evidence, steady)
-    monkeypatch.setattr(Imagination, "believed", True)
     found = {}
     for strange in (0.5, 0.51):
         monkeypatch.setattr(Imagination, "strange", lambda self, imagined, share=strange: share)
@@ -168,7 +164,6 @@ def test_reward_and_cost_are_told_by_where_a_step_leads():
 
 
 def test_diagnostics_are_of_the_logs_whatever_is_imagined(monkeypatch):
-    monkeypatch.setattr(Imagination, "believed", True)
     monkeypatch.setattr(extraction, "MOSTLY_STRANGE", 1.0)
     evidence = imagination_of("point-run", 40).evidence
     question = asked(evidence, steady)

@@ -59,9 +59,10 @@ def clone(request):
     trainer = Trainer(plan, logs)
     trainer.advance()
     policy = trainer.outcome.policy(0)
-    evidence = evidence_of(trainer.held, trainer.units, task.horizon, DISCOUNT)
+    held = trainer.split.held_out
+    evidence = evidence_of(held, trainer.units, task.horizon, DISCOUNT)
     estimator = estimators.estimator("extraction", evidence)
-    return Clone(task, trainer.held, evidence, policy, estimator, estimator(ask(evidence, policy)))
+    return Clone(task, held, evidence, policy, estimator, estimator(ask(evidence, policy)))
 
 
 def test_a_clone_is_estimated_to_do_what_the_logs_do(clone):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from corsdice.cli.select_config import NOTHING_SAFE, SelectConfig
 from corsdice.costs import CostLimit
@@ -23,7 +24,8 @@ Record = dict[str, Any]
 """A policy as people read it."""
 
 
-class Member(NamedTuple):
+@dataclass(frozen=True)
+class Member:
     """One of the populations that a run has trained."""
 
     run: Path

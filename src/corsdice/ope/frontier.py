@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from corsdice.conditions import Point
+from corsdice.conditions import Point, between
 from corsdice.errors import UserError
 from corsdice.ope.estimate import Interval
 from corsdice.ope.verdict import LARGEST_STRANGE
@@ -64,8 +64,8 @@ class Frontier(NamedTuple):
         return chosen
 
     def nearest(self, limit: float, member: int | None = None) -> FrontierPoint:
-        """The same where there is one, else the policy of the least cost. What the models know little of comes last."""
-        known = [each for each in self._of(member) if each.strange <= LARGEST_STRANGE] or self._of(member)
+        """The same where there is one, else the policy of the least cost."""
+        known = self._known(member)
         within = [each for each in known if each.cost.high <= limit]
         if not within:
             return min(known, key=lambda each: each.cost.high)
@@ -74,13 +74,15 @@ class Frontier(NamedTuple):
     def efficient(self, member: int | None = None) -> list[FrontierPoint]:
         """Those that no other beats in both, from the least to the largest cost."""
         found: list[FrontierPoint] = []
-        for each in sorted(self._of(member), key=lambda each: (each.cost.value, -each.returned.value)):
+        for each in sorted(self._known(member), key=lambda each: (each.cost.value, -each.returned.value)):
             if not found or each.returned.value > found[-1].returned.value:
                 found.append(each)
         return found
 
-    def _of(self, member: int | None) -> list[FrontierPoint]:
-        return [each for each in self.points if member is None or each.member == member]
+    def _known(self, member: int | None) -> list[FrontierPoint]:
+        """Those that the models know enough of, or all where these are none."""
+        asked = [each for each in self.points if member is None or each.member == member]
+        return [each for each in asked if each.strange <= LARGEST_STRANGE] or asked
 
     def to_json(self) -> list[dict[str, Any]]:
         return [each.to_json() for each in self.points]
@@ -90,12 +92,35 @@ class Frontier(NamedTuple):
         return cls(tuple(map(FrontierPoint.from_json, content)))
 
 
-def refined(positions: Sequence[float], costs: Sequence[float], count: int) -> list[float]:
-    """Further positions of λ, each in the middle of the widest step that the cost takes between two neighbours.
+def refined(points: Sequence[FrontierPoint], count: int) -> list[Point]:
+    """Further policies of one member: between an efficient one and its neighbours in λ and in imitation.
 
-    >>> refined([0.0, 0.5, 1.0], [60.0, 10.0, 0.0], 2)
-    [0.25, 0.75]
+    Two efficient policies leave a box of cost and return between them. The largest boxes are searched first.
     """
-    known = sorted(zip(positions, costs, strict=True))
-    steps = [(abs(b[1] - a[1]), (a[0] + b[0]) / 2) for a, b in pairwise(known)]
-    return sorted(position for _, position in sorted(steps, reverse=True)[:count])
+    efficient = Frontier(tuple(points)).efficient()
+    boxes = [
+        0.0,
+        *((b.cost.value - a.cost.value) * (b.returned.value - a.returned.value) for a, b in pairwise(efficient)),
+        0.0,
+    ]
+    found: dict[Point, float] = {}
+    for each, below, above in zip(efficient, boxes, boxes[1:], strict=False):
+        for other in _neighbours(points, each):
+            found[between(each.point, other.point)] = above if other.cost.value > each.cost.value else below
+    for each in points:
+        found.pop(each.point, None)
+    return sorted(found, key=lambda point: (-found[point], point))[:count]
+
+
+def _neighbours(points: Sequence[FrontierPoint], each: FrontierPoint) -> list[FrontierPoint]:
+    """The next in λ, and the next in imitation, up and down, all else equal."""
+    way, multiplier, imitation = each.point
+    found = []
+    along_multiplier = [other for other in points if other.point[::2] == (way, imitation)]
+    along_imitation = [other for other in points if other.point[:2] == (way, multiplier) and imitation is not None]
+    for line in (along_multiplier, along_imitation):
+        line.sort(key=lambda other: other.point)
+        if line:
+            at = line.index(each)
+            found += line[max(at - 1, 0) : at] + line[at + 1 : at + 2]
+    return found
