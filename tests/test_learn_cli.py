@@ -226,7 +226,7 @@ def test_a_mistake_in_train_is_one_line_and_code_2(arguments, says, log_file, tm
 
 
 def test_bc_safe_without_a_safe_episode_says_so(tmp_path, capsys):
-    logs = envs.collect(envs.TASKS["point-run"], 0, 4)
+    logs = envs.collect(envs.TASKS["point-run"], 0, 10)
     path = tmp_path / "unsafe.npz"
     data.write(logs._replace(costs=np.ones_like(logs.costs)), path)
     command = ("train", path, "--out", tmp_path / "run", "--algorithm", "bc-safe", "--cost-limit", 5, *SMALL)
@@ -234,9 +234,9 @@ def test_bc_safe_without_a_safe_episode_says_so(tmp_path, capsys):
 
 
 def test_bc_safe_says_so_where_the_only_safe_episodes_are_held_out(tmp_path, capsys):
-    logs = envs.collect(envs.TASKS["point-run"], 0, 4)
-    numbers = np.repeat(np.arange(4), envs.TASKS["point-run"].horizon).astype(np.float32)
-    held = split(logs._replace(rewards=numbers), 0.3)[1].rewards
+    logs = envs.collect(envs.TASKS["point-run"], 0, 10)
+    numbers = np.repeat(np.arange(10), envs.TASKS["point-run"].horizon).astype(np.float32)
+    held = split(logs._replace(rewards=numbers), 0.3).held_out.rewards
     path = tmp_path / "unsafe.npz"
     data.write(logs._replace(costs=np.where(np.isin(numbers, held), 0, 1).astype(np.float32)), path)
     command = ("train", path, "--out", tmp_path / "run", "--algorithm", "bc-safe", "--cost-limit", 5)

@@ -54,7 +54,7 @@ class Clone(NamedTuple):
 def clone(request):
     task = envs.TASKS[request.param]
     logs = envs.collect(task, 0, EPISODES)
-    options = {"steps": 1500, "widths": (32, 32), "waves": 16, "batch_size": 128}
+    options = {"steps": 1500, "widths": (32, 32), "batch_size": 128}
     plan = plan_of("bc-all", logs, [40.0], horizon=task.horizon, holdout=0.5, chunk=1500, options=options)
     trainer = Trainer(plan, logs)
     trainer.advance()
