@@ -91,12 +91,14 @@ def test_a_space_is_read_and_alpha_is_always_part_of_it():
         ("components=log:1:5", "write name=choice:A,B"),
         ("components=choice:1,2.5", "'2.5' is not a whole number"),
         ("components=choice:0", "0 is not positive"),
+        ("discount=uniform:0.9:0.99", "give a few values: discount=choice:A,B"),
+        ("way=choice:guide,guess", "'guess' is none of resample, guide"),
         ("squash=choice:maybe", "'maybe' is none of true, false"),
     ],
 )
 def test_a_mistake_in_a_space_is_told_in_one_line(text, told):
     with pytest.raises(UserError) as error:
-        parse_space([text], "corsdice")
+        parse_space([text], "d-corsdice")
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 
