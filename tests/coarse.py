@@ -7,7 +7,7 @@ from corsdice.training import ship, trace
 def coarsen(monkeypatch):
     """Three λ of each way, one closeness of the improved actor; returns the seeds of the models, as they are fitted."""
     monkeypatch.setattr(trace, "POSITIONS", (0.0, 0.5, 1.0))
-    monkeypatch.setattr(trace, "REFINEMENTS", ())
+    monkeypatch.setattr(trace, "REFINEMENTS", 0)
     monkeypatch.setattr(trace, "CLOSENESS", (0.5,))
     monkeypatch.setattr(dynamics, "STEPS", 50)
     fitted = []

@@ -6,14 +6,21 @@ policies is the policies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from corsdice.conditions import Point, between
 from corsdice.errors import UserError
 from corsdice.ope.estimate import Interval
 from corsdice.ope.verdict import LARGEST_STRANGE
+
+NO_COST = 0.01
+"""Of the largest cost on a frontier: less than that is next to none."""
+LIMITS = 200
+"""For which a further policy may be worth something."""
 
 
 class FrontierPoint(NamedTuple):
@@ -65,7 +72,7 @@ class Frontier(NamedTuple):
 
     def nearest(self, limit: float, member: int | None = None) -> FrontierPoint:
         """The same where there is one, else the policy of the least cost."""
-        known = self._known(member)
+        known = self.known(member)
         within = [each for each in known if each.cost.high <= limit]
         if not within:
             return min(known, key=lambda each: each.cost.high)
@@ -74,12 +81,12 @@ class Frontier(NamedTuple):
     def efficient(self, member: int | None = None) -> list[FrontierPoint]:
         """Those that no other beats in both, from the least to the largest cost."""
         found: list[FrontierPoint] = []
-        for each in sorted(self._known(member), key=lambda each: (each.cost.value, -each.returned.value)):
+        for each in sorted(self.known(member), key=lambda each: (each.cost.value, -each.returned.value)):
             if not found or each.returned.value > found[-1].returned.value:
                 found.append(each)
         return found
 
-    def _known(self, member: int | None) -> list[FrontierPoint]:
+    def known(self, member: int | None = None) -> list[FrontierPoint]:
         """Those that the models know enough of, or all where these are none."""
         asked = [each for each in self.points if member is None or each.member == member]
         return [each for each in asked if each.strange <= LARGEST_STRANGE] or asked
@@ -93,34 +100,43 @@ class Frontier(NamedTuple):
 
 
 def refined(points: Sequence[FrontierPoint], count: int) -> list[Point]:
-    """Further policies of one member: between an efficient one and its neighbours in λ and in imitation.
+    """Further policies of one member: between neighbours in λ or in imitation, where limits may gain most.
 
-    Two efficient policies leave a box of cost and return between them. The largest boxes are searched first.
+    What lies between two neighbours is hoped to return as much as the better and to cost as little as the cheaper of
+    them. What limits would gain by that, in the mean over limits in proportion, is the worth of a gap.
     """
-    efficient = Frontier(tuple(points)).efficient()
-    boxes = [
-        0.0,
-        *((b.cost.value - a.cost.value) * (b.returned.value - a.returned.value) for a, b in pairwise(efficient)),
-        0.0,
-    ]
-    found: dict[Point, float] = {}
-    for each, below, above in zip(efficient, boxes, boxes[1:], strict=False):
-        for other in _neighbours(points, each):
-            found[between(each.point, other.point)] = above if other.cost.value > each.cost.value else below
+    frontier = Frontier(tuple(points))
+    efficient, known = frontier.efficient(), set(frontier.known())
+    largest = efficient[-1].cost.value
+    limits = np.geomspace(NO_COST * largest, largest, LIMITS)
+    costs = np.array([each.cost.value for each in efficient])
+    returns = np.array([efficient[0].returned.value, *(each.returned.value for each in efficient)])
+    reached = returns[np.searchsorted(costs, limits, side="right")]
+
+    def worth(one: FrontierPoint, other: FrontierPoint) -> float:
+        hoped = max(one.returned.value, other.returned.value) - reached
+        allowed = limits >= min(one.cost.value, other.cost.value)
+        return float((allowed * np.maximum(hoped, 0)).mean())
+
+    found = {
+        between(one.point, other.point): worth(one, other)
+        for one, other in _neighbours(points)
+        if one in known or other in known
+    }
     for each in points:
         found.pop(each.point, None)
     return sorted(found, key=lambda point: (-found[point], point))[:count]
 
 
-def _neighbours(points: Sequence[FrontierPoint], each: FrontierPoint) -> list[FrontierPoint]:
-    """The next in λ, and the next in imitation, up and down, all else equal."""
-    way, multiplier, imitation = each.point
-    found = []
-    along_multiplier = [other for other in points if other.point[::2] == (way, imitation)]
-    along_imitation = [other for other in points if other.point[:2] == (way, multiplier) and imitation is not None]
-    for line in (along_multiplier, along_imitation):
-        line.sort(key=lambda other: other.point)
-        if line:
-            at = line.index(each)
-            found += line[max(at - 1, 0) : at] + line[at + 1 : at + 2]
-    return found
+def _neighbours(points: Sequence[FrontierPoint]) -> Iterator[tuple[FrontierPoint, FrontierPoint]]:
+    """Those of one way that are next to each other in λ or, where they imitate, in imitation, all else equal."""
+
+    def along(line: Callable[[FrontierPoint], Any], place: Callable[[FrontierPoint], float]) -> Iterator[Any]:
+        lines: dict[Any, list[FrontierPoint]] = {}
+        for each in points:
+            lines.setdefault(line(each), []).append(each)
+        for same in lines.values():
+            yield from itertools.pairwise(sorted(same, key=place))
+
+    yield from along(lambda each: (each.point.way, each.point.imitation), lambda each: each.point.multiplier)
+    yield from along(lambda each: (each.point.way, each.point.multiplier), lambda each: each.point.imitation or 0.0)

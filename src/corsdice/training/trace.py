@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby, product
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice.actors import Acts
+from corsdice.actors import Conditional
 from corsdice.conditions import Point, condition_of, imitation_of, multiplier_of
 from corsdice.dynamics import Model, are_strange, imagine
 from corsdice.ope.estimate import Interval
@@ -20,12 +21,18 @@ from corsdice.policy_family import PolicyFamily
 
 POSITIONS = tuple(np.linspace(0, 1, 9).tolist())
 """Of λ, at first."""
-CLOSENESS = tuple(np.linspace(0, 1, 9).tolist())
+CLOSENESS = tuple(np.linspace(0, 1, 5).tolist())
 """Of the improved actor, at first."""
-REFINEMENTS = (16, 16, 16, 16)
-"""Further policies of each member, in rounds."""
+AT_ONCE = 16
+"""Policies imagined side by side, by one compiled program."""
+REFINEMENTS = 6
+"""Rounds of so many further policies of each member."""
+GLANCE = 0.25
+"""Of the rows that a policy on the frontier is imagined for: enough to see which policies are."""
 FEWEST_EPISODES = 64
 """Imagined of each policy."""
+STEPS_A_LOOK = 10
+"""Whether a state is strange is asked at one step of so many: it is dearer than the step itself."""
 DEVIATIONS = 1.96
 """Of a 95 % interval."""
 
@@ -39,23 +46,30 @@ def trace(
     seed: int = 0,
     progress: Callable[[str], None] = lambda told: None,
 ) -> Frontier:
-    """Return and cost of all ways at many λ, each imagined for so many rows.
+    """Return and cost of the efficient policies of each way, each imagined for so many rows.
 
+    Which are efficient is seen at a glance, with fewer rows. What was seen is forgotten then: luck had a part in it.
     `starts` [n, O] are first states, in standard units. `progress` is called after each round of a member.
     """
-    episodes = max(FEWEST_EPISODES, rows // horizon)
-    drawn = jnp.asarray(starts[np.random.default_rng(seed).integers(0, len(starts), episodes)])
+    generator = np.random.default_rng(seed)
+    glance_key, key = jax.random.split(jax.random.key(seed))
+
+    def drawn(share: float) -> jax.Array:
+        episodes = max(FEWEST_EPISODES, round(share * rows) // horizon)
+        return jnp.asarray(starts[generator.integers(0, len(starts), episodes)])
+
+    few, many = drawn(GLANCE), drawn(1)
     found: list[FrontierPoint] = []
-    with ThreadPoolExecutor(2) as beside:  # rollouts this small keep one core busy each
-        for member in range(len(family.networks)):
-            imagined_of = partial(imagined, family, member, models, drawn, horizon, jax.random.key(seed))
-            asked = coarse(family.ways)
-            known: list[FrontierPoint] = []
-            for more in (*REFINEMENTS, 0):
-                known += beside.map(imagined_of, asked)
-                asked = refined(known, more)
-                progress(f"{len(known)} policies")
-            found += known
+    for member in range(len(family.networks)):
+        glance = _Imagination(family, member, models, few, horizon, glance_key)
+        seen = glance.of(coarse(family.ways))
+        for _ in range(REFINEMENTS):
+            seen += glance.of(refined(seen, AT_ONCE))
+            progress(f"{len(seen)} policies")
+        by_way = [Frontier(tuple(each for each in seen if each.point.way == way)) for way in family.ways]
+        best = [each.point for frontier in by_way for each in frontier.efficient()]
+        found += glance._replace(starts=many, key=key).of(best)
+        progress(f"{len(best)} of them on the frontier")
     return Frontier(tuple(found))
 
 
@@ -69,34 +83,71 @@ def coarse(ways: Iterable[str]) -> list[Point]:
     ]
 
 
-def imagined(
-    family: PolicyFamily,
-    member: int,
-    models: Sequence[Model],
-    starts: jax.Array,
-    horizon: int,
-    key: jax.Array,
-    point: Point,
-) -> FrontierPoint:
-    """One policy of a member; values are means over the models, and how they differ widens the intervals."""
-    actor, network = family.ways[point.way], family.networks[member][point.way]
-    params = {"network": network, "condition": condition_of(point)}
-    told = [jax.device_get(_episodes(actor, horizon, model, params, starts, key)) for model in models]
-    returned, cost = (_interval([each.sums[:, quantity] for each in told]) for quantity in range(2))
-    return FrontierPoint(member, point, returned, cost, float(np.mean([each.strange for each in told])))
+class _Imagination(NamedTuple):
+    """What models imagine of one member's policies."""
+
+    family: PolicyFamily
+    member: int
+    models: Sequence[Model]
+    starts: jax.Array
+    horizon: int
+    key: jax.Array
+
+    def of(self, points: Sequence[Point]) -> list[FrontierPoint]:
+        """Values are means over the models, and how they differ widens the intervals."""
+        batches = [
+            same[first : first + AT_ONCE]
+            for same in ([*of_way] for _, of_way in groupby(sorted(points), lambda point: point.way))
+            for first in range(0, len(same), AT_ONCE)
+        ]
+        jobs = list(product(batches, self.models))
+        with ThreadPoolExecutor(2) as beside:  # programs this small keep one core busy each
+            told = list(beside.map(lambda job: self._told(*job), jobs))
+        return [
+            self._thought(point, [each[place] for each in told[first : first + len(self.models)]])
+            for first, batch in zip(range(0, len(jobs), len(self.models)), batches, strict=True)
+            for place, point in enumerate(batch)
+        ]
+
+    def _told(self, points: list[Point], model: Model) -> list[_Told]:
+        filled = points + points[-1:] * (AT_ONCE - len(points))
+        way = points[0].way
+        network = self.family.networks[self.member][way]
+        conditions = jnp.stack(list(map(condition_of, filled)))
+        told = _episodes(self.family.ways[way], self.horizon, model, network, conditions, self.starts, self.key)
+        return [_Told(*row) for row in zip(*jax.device_get(told), strict=True)][: len(points)]
+
+    def _thought(self, point: Point, told: Sequence[_Told]) -> FrontierPoint:
+        returned, cost = (_interval([each.sums[:, quantity] for each in told]) for quantity in range(2))
+        return FrontierPoint(self.member, point, returned, cost, float(np.mean([each.strange for each in told])))
 
 
 class _Told(NamedTuple):
-    sums: jax.Array
+    sums: Any
     """[episodes, 2] returns and costs"""
-    strange: jax.Array
+    strange: Any
 
 
 @partial(jax.jit, static_argnames=("actor", "horizon"))
-def _episodes(actor: Acts, horizon: int, model: Model, params: Any, starts: jax.Array, key: jax.Array) -> _Told:
-    steps, lived = imagine(model, partial(actor.draw, params), starts, horizon, key)
-    strange = lived & jax.vmap(partial(are_strange, model))(steps.observations)
-    return _Told((lived[..., None] * steps.values).sum(0), strange.sum() / lived.sum())
+def _episodes(
+    actor: Conditional,
+    horizon: int,
+    model: Model,
+    network: Any,
+    conditions: jax.Array,
+    starts: jax.Array,
+    key: jax.Array,
+) -> _Told:
+    """Of one network at each of the conditions, with the same noise."""
+
+    def at(condition: jax.Array) -> _Told:
+        params = {"network": network, "condition": condition}
+        steps, lived = imagine(model, partial(actor.draw, params), starts, horizon, key)
+        seen, going = steps.observations[::STEPS_A_LOOK], lived[::STEPS_A_LOOK]
+        strange = going & jax.vmap(partial(are_strange, model))(seen)
+        return _Told((lived[..., None] * steps.values).sum(0), strange.sum() / going.sum())
+
+    return jax.vmap(at)(conditions)
 
 
 def _interval(sums: Sequence[np.ndarray]) -> Interval:
