@@ -26,7 +26,8 @@ from corsdice.data.split import split
 from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
 from corsdice.ope.estimate import Interval
-from corsdice.ope.frontier import Frontier, FrontierPoint
+from corsdice.ope.frontier import Frontier, FrontierPoint, refined
+from corsdice.training import trace
 from corsdice.training.run import Trainer, plan_of
 from corsdice.training.ship import models_of, shipped, traced
 
@@ -156,6 +157,59 @@ def test_the_efficient_points_are_beaten_by_none():
 def test_a_frontier_is_the_same_from_its_file():
     frontier = Frontier((point(5, 50), point(9, 40, member=2)))
     assert Frontier.from_json(frontier.to_json()) == frontier
+
+
+def test_the_gap_that_may_gain_most_is_refined_first():
+    """An optimistic middle costs what the cheaper neighbour costs, and returns what the better one returns."""
+    steep = [point(1, 10, multiplier=8.0), point(30, 90, multiplier=2.0)]
+    flat = [replaced(each, way="mode") for each in (point(28, 20, multiplier=8.0), point(40, 95, multiplier=2.0))]
+    first, second = refined([*steep, *flat], 2)
+    assert first.way == "draws"
+    assert 2 < first.multiplier < 8
+    assert second.way == "mode"
+
+
+def test_a_gap_between_policies_that_are_unlike_the_logs_is_left():
+    known = [point(1, 10, multiplier=8.0), point(30, 90, multiplier=2.0)]
+    strange = [point(9, 500, multiplier=8.0, strange=0.5), point(30, 900, multiplier=2.0, strange=0.5)]
+    assert {each.way for each in refined(known + [replaced(each, way="mode") for each in strange], 5)} == {"draws"}
+
+
+def test_what_lies_between_is_asked_once():
+    """Neighbours in λ and in imitation; a middle that is known is no gap."""
+    grid = [
+        replaced(point(cost, cost, multiplier=multiplier), way="improved", imitation=imitation)
+        for cost, multiplier, imitation in ((1, 8.0, 1.0), (2, 8.0, 4.0), (3, 2.0, 1.0), (4, 2.0, 4.0))
+    ]
+    asked = refined(grid, 9)
+    assert sorted((each.multiplier == 8.0, each.imitation == 1.0) for each in asked) == [
+        (False, False),
+        (False, False),
+        (False, True),
+        (True, False),
+    ]
+    middle = replaced(point(1.5, 1.5), **asked[0]._asdict())
+    assert asked[0] not in refined([*grid, middle], 9)
+
+
+def replaced(each, **changed):
+    return each._replace(point=each.point._replace(**changed))
+
+
+def test_a_policy_is_imagined_alike_alone_and_among_others(trainer, learned):
+    starts = jnp.zeros((5, 3))
+    models = [trace_models(trainer)]
+    imagination = trace._Imagination(learned, 0, models, starts, 100, jax.random.key(0))
+    points = [each.point for each in learned.frontier.points[: trace.AT_ONCE + 1]]
+    together = {each.point: each for each in imagination.of(points)}
+    (alone,) = imagination.of(points[-1:])
+    assert len(together) == len(points)
+    assert alone.cost.value == pytest.approx(together[points[-1]].cost.value, rel=1e-4)
+    assert alone.returned.value == pytest.approx(together[points[-1]].returned.value, rel=1e-4)
+
+
+def trace_models(trainer):
+    return models_of(trainer.outcome, trainer.split).first
 
 
 def test_three_parts_share_no_episode_and_are_all_there_is(logs):

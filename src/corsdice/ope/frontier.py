@@ -21,6 +21,8 @@ NO_COST = 0.01
 """Of the largest cost on a frontier: less than that is next to none."""
 LIMITS = 200
 """For which a further policy may be worth something."""
+NO_GAIN = 1e-3
+"""Of the span of returns on a frontier: a gap that may gain less is left."""
 
 
 class FrontierPoint(NamedTuple):
@@ -125,7 +127,8 @@ def refined(points: Sequence[FrontierPoint], count: int) -> list[Point]:
     }
     for each in points:
         found.pop(each.point, None)
-    return sorted(found, key=lambda point: (-found[point], point))[:count]
+    worthwhile = [point for point, gain in found.items() if gain > NO_GAIN * (returns[-1] - returns[0])]
+    return sorted(worthwhile, key=lambda point: (-found[point], point))[:count]
 
 
 def _neighbours(points: Sequence[FrontierPoint]) -> Iterator[tuple[FrontierPoint, FrontierPoint]]:

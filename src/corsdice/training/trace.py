@@ -28,8 +28,8 @@ AT_ONCE = 16
 REFINEMENTS = 6
 """Rounds of so many further policies of each member."""
 GLANCE = 0.25
-"""Of the rows that a policy on the frontier is imagined for: enough to see which policies are."""
-FEWEST_EPISODES = 64
+"""Of the rows that a policy on the frontier has, by half of the models: enough to see which policies are on it."""
+FEWEST_EPISODES = 32
 """Imagined of each policy."""
 STEPS_A_LOOK = 10
 """Whether a state is strange is asked at one step of so many: it is dearer than the step itself."""
@@ -61,14 +61,18 @@ def trace(
     few, many = drawn(GLANCE), drawn(1)
     found: list[FrontierPoint] = []
     for member in range(len(family.networks)):
-        glance = _Imagination(family, member, models, few, horizon, glance_key)
+        whole = _Imagination(family, member, models, many, horizon, key)
+        glance = whole._replace(models=models[: -(-len(models) // 2)], starts=few, key=glance_key)
         seen = glance.of(coarse(family.ways))
         for _ in range(REFINEMENTS):
-            seen += glance.of(refined(seen, AT_ONCE))
+            more = refined(seen, AT_ONCE)
+            if not more:
+                break
+            seen += glance.of(more)
             progress(f"{len(seen)} policies")
         by_way = [Frontier(tuple(each for each in seen if each.point.way == way)) for way in family.ways]
         best = [each.point for frontier in by_way for each in frontier.efficient()]
-        found += glance._replace(starts=many, key=key).of(best)
+        found += whole.of(best)
         progress(f"{len(best)} of them on the frontier")
     return Frontier(tuple(found))
 
@@ -151,10 +155,10 @@ def _episodes(
 
 
 def _interval(sums: Sequence[np.ndarray]) -> Interval:
-    """Over episodes [n] of each model, and over the models."""
+    """Over episodes [n] of each model, and over the models: each has left out another part of the logs (jackknife)."""
     means = np.array([each.mean() for each in sums])
-    value = float(means.mean())
-    by_chance = np.mean([each.var(ddof=1) / len(each) for each in sums]) / len(sums)
-    by_model = means.var(ddof=1) if len(means) > 1 else 0.0
-    half = DEVIATIONS * float(np.sqrt(by_chance + by_model))
+    value, count = float(means.mean()), len(means)
+    by_chance = np.mean([each.var(ddof=1) / len(each) for each in sums]) / count
+    by_logs = (count - 1) / count * ((means - value) ** 2).sum()
+    half = DEVIATIONS * float(np.sqrt(by_chance + by_logs))
     return Interval(value, value - half, value + half)
