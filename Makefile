@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test test-all lint format bench sim clean
 
-demo: .venv/core  ## the main job: logs, five methods, what they believe and what is true, and a report
+demo: .venv/core  ## the main job: logs, CORSDICE and clones, what they believe and what is true, and a report
 	$(BIN)/corsdice demo --out out/demo
 
 test: .venv/dev  ## the default suite

@@ -12,13 +12,9 @@ def coarsen(monkeypatch):
     monkeypatch.setattr(dynamics, "STEPS", 50)
     fitted = []
 
-    def fit(evidence, seed):
+    def fit(evidence, seed, kept):
         fitted.append(seed)
-        return dynamics.fit_dynamics(evidence, seed)
+        return dynamics.fit_dynamics(evidence, seed, kept)
 
     monkeypatch.setattr(ship, "fit_dynamics", fit)
     return fitted
-
-
-POINTS = 3 * 3
-"""Of each member: draws, mode and improved at each λ."""

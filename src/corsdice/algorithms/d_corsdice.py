@@ -35,7 +35,7 @@ class Config(family.Config, d_bc.ScoreConfig):
     score_steps: int = 6_000
     """Of the model of the logged actions, at `score_rate`."""
     score_rate: float = 2e-3
-    imagined_rows: int = 10_000
+    imagined_rows: int = 20_000
 
     def ways(self, actions: int) -> dict[str, Conditional]:
         behaviour = self.diffused(actions)

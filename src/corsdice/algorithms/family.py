@@ -44,8 +44,8 @@ SMALLEST_VALUE = 0.1
 class Config(semidice.Config):
     critics: int = 2
     layer_norm: bool = True
-    imagined_rows: int = 40_000
-    """Steps that each policy of the frontier is imagined for."""
+    imagined_rows: int = 80_000
+    """Steps that each policy of the frontier is imagined for, by all models together."""
 
     def improved(self, actions: int) -> Deterministic:
         return Deterministic(actions, self.widths, self.layer_norm)

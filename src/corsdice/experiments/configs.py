@@ -132,7 +132,7 @@ class ConstrainedMDPConfig:
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Make logs of an embedded task, train CORSDICE and four other methods on them, and compare estimates and truth."""
+    """Make logs of an embedded task, train CORSDICE and two clones on them, and compare estimates and truth."""
 
     out: Path = Path("out/demo")
     """Where the logs, the runs, the report and summary.json go. Runs that are there already are gone on with."""
@@ -144,7 +144,7 @@ class DemoConfig:
     episodes: int = 1000
     """Logged episodes."""
     data_seed: int = 0
-    steps: int = 8000
+    steps: int = 6000
     clone_steps: int = 4000
     """Updates of the behaviour clones."""
     widths: tuple[int, ...] = (128, 128)

@@ -1,8 +1,7 @@
 """The whole product on an embedded task: logs made, methods trained on them, each estimated and then really run.
 
 CORSDICE is trained once for all limits; BC-Safe clones, for each limit, the episodes within it; BC-All clones
-everything, COptiDICE optimises the stationary correction for one limit, and naive SemiDICE takes w(a|s) for it. The
-estimates know the logs alone; the truth is simulated.
+everything. The estimates know the logs alone; the truth is simulated.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from corsdice.training import assess, directory
 from corsdice.training.run import Outcome, plan_of
 from corsdice.training.ship import Models, models_of, shipped, traced
 
-BASELINES = ("bc-all", "naive-semidice", "coptidice")
+BASELINES = ("bc-all",)
 """At the middle limit alone, one seed."""
 UNIT = "undiscounted sum over an episode"
 

@@ -23,7 +23,7 @@ from corsdice.extraction import fit_basis
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Method, Params, Rows, Starts, Training, fit, rows_of
 
-STEPS = 10_000
+STEPS = 8_000
 ROWS_PER_STEP = 2
 """At most so many steps of training, on few rows fewer."""
 ROWS = 50_000
@@ -110,11 +110,18 @@ def scales_of(evidence: Evidence) -> Scales:
     )
 
 
-def fit_dynamics(evidence: Evidence, seed: int = 0) -> Model:
-    """By all rows of the logs, which may be those that policies were trained on: it does not know any policy."""
+def fit_dynamics(evidence: Evidence, seed: int = 0, kept: np.ndarray | None = None) -> Model:
+    """By the rows of the logs, or those with these numbers; they may be those that policies were trained on.
+
+    It does not know any policy. What is kept is repeated up to the number of all rows, and scales are of all of them:
+    so models of the same logs share what is compiled.
+    """
     scales = scales_of(evidence)
     nobody = Question(evidence.actions, evidence.actions[: len(evidence.initial_observations)])
     rows, starts = rows_of(evidence, nobody, corrected=False)
+    if kept is not None:
+        repeated = np.resize(kept, evidence.rows)
+        rows = jax.tree.map(lambda column: column[repeated], rows)
     training = Training(_steps(STEPS, evidence))
 
     def fitted(network: Method) -> Params:
@@ -123,23 +130,29 @@ def fit_dynamics(evidence: Evidence, seed: int = 0) -> Model:
     with ThreadPoolExecutor(2) as beside:  # networks this small keep one core busy each
         step, outcome = beside.map(fitted, (StepFit(scales), OutcomeFit(scales)))
     params = step | outcome
-
-    @jax.jit
-    def residual(rows: Rows) -> jax.Array:
-        told = predict(scales, params, rows.pairs)
-        return (_change(scales, rows) - told.change) / jnp.exp(told.log_deviation)
-
     low, high = evidence.observations.min(0), evidence.observations.max(0)
-    states = fit_basis(np.asarray(evidence.observations), min(WAVES, max(1, evidence.rows // 30)), seed + 2_000)
+    states = fit_basis(np.asarray(evidence.observations), min(WAVES, max(1, evidence.rows // 30)), 2_000)
     return Model(
         scales,
         params,
-        jnp.asarray(np.asarray(residual(rows))[np.asarray(evidence.alive) > 0]),
+        _noise(scales, params, rows),
         low - MARGIN * (high - low),
         high + MARGIN * (high - low),
         states,
         jnp.float32(np.quantile(jax.jit(unusual)(states, evidence.observations), 1 - STRANGE)),
     )
+
+
+def _noise(scales: Scales, params: Params, rows: Rows) -> jax.Array:
+    """[n, O] of the rows after which something follows, repeated up to the number of all."""
+    found = np.asarray(_residual(scales, params, rows))[np.asarray(rows.alive) > 0]
+    return jnp.asarray(np.resize(found, (len(rows.alive), found.shape[1])))
+
+
+@jax.jit
+def _residual(scales: Scales, params: Params, rows: Rows) -> jax.Array:
+    told = predict(scales, params, rows.pairs)
+    return (_change(scales, rows) - told.change) / jnp.exp(told.log_deviation)
 
 
 def _steps(most: int, evidence: Evidence) -> int:

@@ -12,11 +12,10 @@ import numpy as np
 from corsdice.algorithms import by_name, family
 from corsdice.algorithms.logs import Units, standard_observations
 from corsdice.costs import CostLimit
-from corsdice.data.dataset import Dataset, select
 from corsdice.data.split import Split
 from corsdice.dynamics import Model
 from corsdice.errors import UserError
-from corsdice.ope import Evidence, evidence_of
+from corsdice.ope import evidence_of
 from corsdice.ope.dynamics import fit_dynamics
 from corsdice.policy import Policy
 from corsdice.policy_family import PolicyFamily
@@ -45,13 +44,10 @@ class Models:
 
     @cached_property
     def all(self) -> list[Model]:
-        train = self._split.train
+        train = evidence_of(self._split.train, self._units, self._horizon, self._discount, MODEL_ROWS)
         group = np.random.default_rng(0).permutation(len(train.episodes.starts)) % MODELS
-        parts = [np.flatnonzero(group != left_out) for left_out in range(MODELS)]
-        return [fit_dynamics(self._evidence(select(train, part)), seed) for seed, part in enumerate(parts)]
-
-    def _evidence(self, part: Dataset) -> Evidence:
-        return evidence_of(part, self._units, self._horizon, self._discount, MODEL_ROWS)
+        group_of_row = np.repeat(group, train.episodes.lengths)
+        return [fit_dynamics(train, model, np.flatnonzero(group_of_row != model)) for model in range(MODELS)]
 
     @property
     def first(self) -> Model:

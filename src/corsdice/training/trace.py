@@ -27,8 +27,6 @@ AT_ONCE = 16
 """Policies imagined side by side, by one compiled program."""
 REFINEMENTS = 6
 """Rounds of so many further policies of each member."""
-GLANCE = 0.25
-"""Of the rows that a policy on the frontier has, by half of the models: enough to see which policies are on it."""
 FEWEST_EPISODES = 32
 """Imagined of each policy."""
 STEPS_A_LOOK = 10
@@ -46,23 +44,19 @@ def trace(
     seed: int = 0,
     progress: Callable[[str], None] = lambda told: None,
 ) -> Frontier:
-    """Return and cost of the efficient policies of each way, each imagined for so many rows.
+    """Return and cost of the efficient policies of each way, each imagined for so many rows by all models together.
 
-    Which are efficient is seen at a glance, with fewer rows. What was seen is forgotten then: luck had a part in it.
+    Which are efficient is seen at a glance, by half of the models, and forgotten then: luck had a part in it.
     `starts` [n, O] are first states, in standard units. `progress` is called after each round of a member.
     """
     generator = np.random.default_rng(seed)
+    episodes = max(FEWEST_EPISODES, rows // (horizon * len(models)))
+    first, again = (jnp.asarray(starts[generator.integers(0, len(starts), episodes)]) for _ in range(2))
     glance_key, key = jax.random.split(jax.random.key(seed))
-
-    def drawn(share: float) -> jax.Array:
-        episodes = max(FEWEST_EPISODES, round(share * rows) // horizon)
-        return jnp.asarray(starts[generator.integers(0, len(starts), episodes)])
-
-    few, many = drawn(GLANCE), drawn(1)
     found: list[FrontierPoint] = []
     for member in range(len(family.networks)):
-        whole = _Imagination(family, member, models, many, horizon, key)
-        glance = whole._replace(models=models[: -(-len(models) // 2)], starts=few, key=glance_key)
+        whole = _Imagination(family, member, models, again, horizon, key)
+        glance = whole._replace(models=models[: -(-len(models) // 2)], starts=first, key=glance_key)
         seen = glance.of(coarse(family.ways))
         for _ in range(REFINEMENTS):
             more = refined(seen, AT_ONCE)
@@ -155,10 +149,10 @@ def _episodes(
 
 
 def _interval(sums: Sequence[np.ndarray]) -> Interval:
-    """Over episodes [n] of each model, and over the models: each has left out another part of the logs (jackknife)."""
+    """Over episodes [n] of each model, and over the models, any of which may be the one that is right."""
     means = np.array([each.mean() for each in sums])
-    value, count = float(means.mean()), len(means)
-    by_chance = np.mean([each.var(ddof=1) / len(each) for each in sums]) / count
-    by_logs = (count - 1) / count * ((means - value) ** 2).sum()
-    half = DEVIATIONS * float(np.sqrt(by_chance + by_logs))
+    value = float(means.mean())
+    by_chance = np.mean([each.var(ddof=1) / len(each) for each in sums]) / len(sums)
+    by_model = means.var(ddof=1) if len(means) > 1 else 0.0
+    half = DEVIATIONS * float(np.sqrt(by_chance + by_model))
     return Interval(value, value - half, value + half)
