@@ -145,7 +145,7 @@ class DemoConfig:
     """Logged episodes."""
     data_seed: int = 0
     steps: int = 6000
-    clone_steps: int = 4000
+    clone_steps: int = 2000
     """Updates of the behaviour clones."""
     widths: tuple[int, ...] = (128, 128)
     batch_size: int = 128
