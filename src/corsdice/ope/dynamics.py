@@ -23,7 +23,7 @@ from corsdice.extraction import fit_basis
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Method, Params, Rows, Starts, Training, fit, rows_of
 
-STEPS = 6_000
+STEPS = 10_000
 ROWS_PER_STEP = 2
 """At most so many steps of training, on few rows fewer."""
 ROWS = 50_000
