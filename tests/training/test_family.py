@@ -175,6 +175,10 @@ def test_a_gap_between_policies_that_are_unlike_the_logs_is_left():
     assert {each.way for each in refined(known + [replaced(each, way="mode") for each in strange], 5)} == {"draws"}
 
 
+def test_where_the_best_costs_nothing_no_gap_is_worth_a_look():
+    assert refined([point(0, 50, multiplier=1.0), point(0, 40, multiplier=8.0)], 5) == []
+
+
 def test_what_lies_between_is_asked_once():
     """Neighbours in λ and in imitation; a middle that is known is no gap."""
     grid = [

@@ -110,6 +110,8 @@ def refined(points: Sequence[FrontierPoint], count: int) -> list[Point]:
     frontier = Frontier(tuple(points))
     efficient, known = frontier.efficient(), set(frontier.known())
     largest = efficient[-1].cost.value
+    if largest <= 0:
+        return []  # the best costs nothing: no limit has anything to gain
     limits = np.geomspace(NO_COST * largest, largest, LIMITS)
     costs = np.array([each.cost.value for each in efficient])
     returns = np.array([efficient[0].returned.value, *(each.returned.value for each in efficient)])
