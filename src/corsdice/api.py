@@ -18,8 +18,9 @@ from corsdice.algorithms import by_name
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
 from corsdice.errors import UserError
-from corsdice.ope import EpisodeEstimate, Verdict, judge, preference
+from corsdice.ope import Verdict, judge, preference
 from corsdice.ope.frontier import Frontier
+from corsdice.ope.imagined import Imagined
 from corsdice.policy import Policy
 from corsdice.policy_family import PolicyFamily
 from corsdice.training.assess import assessor_of
@@ -61,7 +62,7 @@ class Learner:
             self.family = traced(trainer.outcome, trainer.split, models)
         self._shipped = shipped(trainer.outcome, [limit.episode for limit in limits], self.family)
         self._assessor = assessor_of(trainer.outcome, trainer.split.judge, models)
-        self._estimates: dict[int, EpisodeEstimate] = {}
+        self._estimates: dict[int, Imagined] = {}
         return self
 
     @property
@@ -82,22 +83,22 @@ class Learner:
             raise UserError(f"{self.algorithm} was not trained for the limit {cost_limit:g}, but for {told}")
         return max(trained, key=self._preference).policy
 
-    def estimate(self, policy: Policy) -> EpisodeEstimate:
+    def estimate(self, policy: Policy) -> Imagined:
         """Return and cost of a policy, from episodes that had no part in training or in any choice."""
         if id(policy) not in self._estimates:
-            self._estimates[id(policy)] = self._assessor.extraction(self._assessor.ask(policy))
+            self._estimates[id(policy)] = self._assessor.estimate(policy)
         return self._estimates[id(policy)]
 
     def verdict(self, policy: Policy, *, cost_limit: float) -> Verdict:
         """Whether the policy keeps a limit, by the same episodes."""
         found = self.estimate(policy)
-        return judge(found.episode.cost, found.diagnostics, cost_limit)
+        return judge(found.sums.cost, found.strange, cost_limit)
 
     def _preference(self, each: Shipped) -> tuple[bool, float]:
         limit = each.limit.episode
-        episode = self.estimate(each.policy).episode
+        sums = self.estimate(each.policy).sums
         verdict = self.verdict(each.policy, cost_limit=limit).verdict
-        return preference(verdict, episode.returned.value, episode.cost.high, limit)
+        return preference(verdict, sums.returned.value, sums.cost.high, limit)
 
     def save(self, path: Path | str) -> Path:
         """The whole family as PATH.safetensors and PATH.json; `corsdice.load` reads it."""

@@ -91,8 +91,8 @@ class OpeConfig:
     """Directory of a run, a saved policy or family, or module:function from observations [n, ...] to actions."""
     data: str | None = None
     """Other logs than those a run held out; all of them are used, so no policy may have been trained on them."""
-    estimators: tuple[EstimatorName, ...] = ("extraction",)
-    """Second opinions beside extraction, each of which trains networks for a minute or more."""
+    estimators: tuple[EstimatorName, ...] = ()
+    """Second opinions beside the models, each of which takes a minute or more."""
     cost_limit: float | None = None
     """What an episode may cost, undiscounted, for a policy that does not know it; of a family it chooses the policy."""
     horizon: int | None = None

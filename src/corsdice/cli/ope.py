@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(config: OpeConfig) -> None:
-    others = [name for name in config.estimators if name != "extraction"]
+    others = [name for name in config.estimators if name != "models"]
     if (Path(config.policy) / "run.json").exists():
         results = _of_run(config, Path(config.policy), others)
     else:
@@ -101,16 +101,16 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
     from corsdice.algorithms.logs import units_of
     from corsdice.policy import Policy, stem_of
     from corsdice.policy_family import PolicyFamily, load
-    from corsdice.training.assess import Assessor
+    from corsdice.training.assess import Assessor, Function
     from corsdice.training.run import horizon_of
 
-    function = import_named(config.policy) if ":" in config.policy else None
+    is_function = ":" in config.policy
     stem = stem_of(config.policy)
-    if function is None and not stem.with_name(f"{stem.name}.json").is_file():
+    if not is_function and not stem.with_name(f"{stem.name}.json").is_file():
         raise UserError(
             f"{config.policy} is not a run, nor a saved policy (.json and .safetensors), nor module:function"
         )
-    saved = None if function else load(config.policy)
+    saved = None if is_function else load(config.policy)
     if config.data is None:
         raise UserError("--data is needed: logs to estimate from, which the policy was not trained on")
     dataset = read(config.data)
@@ -125,14 +125,10 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
     horizon = config.horizon or horizon_of(dataset)
     limit = CostLimit.episodic(float(stated), horizon=horizon, discount=config.discount)
     units = policy.params.units if policy else units_of(dataset, config.discount)
-    assessor = Assessor(ope.evidence_of(dataset, units, horizon, config.discount), others)
-    if policy:
-        question = assessor.ask(policy)
-    else:
-        assert function is not None
-        question = assessor.ask_function(function, dataset.observations.shape[1:])
-    name = config.policy if function else stem.name
-    return {"member": name} | assessor.record(question, limit) | {"pi_w_cost": None, "naive_cost": None}
+    assessor = Assessor(ope.evidence_of(dataset, units, horizon, config.discount), others=others)
+    asked = policy or Function(import_named(config.policy), dataset.observations.shape[1:])
+    name = stem.name if policy else config.policy
+    return {"member": name} | assessor.record(asked, limit) | {"pi_w_cost": None, "naive_cost": None}
 
 
 def read(source: str, columns: Columns | None = None) -> Dataset:
@@ -150,13 +146,14 @@ def _number(value: float | None) -> str:
 def show_estimates(results: list[dict[str, Any]]) -> None:
     words = {"meets": "meets", "violates": "VIOLATES", "unknown": "unknown"}
     terminal.print_table(
-        "Estimated from held-out logs: sums over an episode, ± half a 95 % interval",
-        ("policy", "return", "cost", "π_w's cost", "naive", "limit"),
+        "Estimated from logs: sums over an episode, ± half a 95 % interval",
+        ("policy", "return", "cost", "strange", "π_w's cost", "naive", "limit"),
         [
             (
                 result["member"],
                 _interval(result["return"]),
                 _interval(result["cost"]),
+                f"{result['strange']:.0%}",
                 _number(result["pi_w_cost"]),
                 _number(result["naive_cost"]),
                 words[result["verdict"]],
@@ -164,35 +161,15 @@ def show_estimates(results: list[dict[str, Any]]) -> None:
             for result in results
         ],
     )
-    if any(result["other_estimators"] for result in results):
-        _show_others(results)
-    terminal.print_table(
-        "Diagnostics",
-        ("policy", "mean weight", "effective share", "flow residual", "unlike the logs", "strange in the model"),
-        [
-            (
-                result["member"],
-                f"{result['mean_correction']:.3f}",
-                f"{result['effective_share']:.0%}",
-                f"{result['flow_residual']:.3f}",
-                f"{result['outside']:.0%}",
-                "-" if result["strange"] is None else f"{result['strange']:.0%}",
-            )
-            for result in results
-        ],
-    )
+    if any(result["second_opinions"] for result in results):
+        terminal.print_table(
+            "Second opinions: discounted sums of the process without its time limit",
+            ("policy", "estimator", "return", "cost"),
+            [
+                (result["member"], name, _interval(values["return"]), _interval(values["cost"]))
+                for result in results
+                for name, values in result["second_opinions"].items()
+            ],
+        )
     for result in results:
         print(f"{result['member']} {result['words']}")
-
-
-def _show_others(results: list[dict[str, Any]]) -> None:
-    """Estimators that speak of the discounted process alone, beside extraction in that unit."""
-    terminal.print_table(
-        "Second opinions: discounted sums of the process without its time limit",
-        ("policy", "estimator", "return", "cost"),
-        [
-            (result["member"], name, _interval(values["return"]), _interval(values["cost"]))
-            for result in results
-            for name, values in {"extraction": result["discounted"], **result["other_estimators"]}.items()
-        ],
-    )

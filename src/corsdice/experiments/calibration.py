@@ -72,7 +72,7 @@ def run(config: CalibrationConfig) -> None:
 
 def records(config: CalibrationConfig, each: Shipped, assessor: Assessor) -> list[dict[str, Any]]:
     """Of a policy's return and cost."""
-    found = assessor.record(assessor.ask(each.policy), each.limit)
+    found = assessor.record(each.policy, each.limit)
     truth = simulate(each.policy, config.task, config.truth_episodes, 1)
     return [
         {
@@ -85,7 +85,7 @@ def records(config: CalibrationConfig, each: Shipped, assessor: Assessor) -> lis
             "truth": truth[quantity],
             "truth_se": truth[f"{quantity}_se"],
             "verdict": found["verdict"],
-            "estimator": "extraction",
+            "estimator": "models",
         }
         for quantity in QUANTITIES
     ]

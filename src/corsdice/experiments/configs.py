@@ -180,6 +180,7 @@ AlgorithmName = Literal[
 EmbeddedTask = Literal["point-circle", "point-run", "point-ridge"]
 OpeTask = Literal["point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah"]
 EstimatorName = Literal[
+    "models",
     "extraction",
     "extraction-states",
     "extraction-networks",
@@ -205,6 +206,7 @@ class OpeTableConfig:
     """Regularisation of SemiDICE, in the unit of the raw reward, as the paper has it."""
     seeds: int = 5
     estimators: tuple[EstimatorName, ...] = (
+        "models",
         "extraction",
         "extraction-networks",
         "dualdice",

@@ -222,7 +222,7 @@ def shared_by(outcome: Outcome, dataset: Dataset, rows: int) -> Shared:
         parts = split(dataset, plan.holdout)
         models = models_of(outcome, parts)
         evidence = evidence_of(parts.judge, outcome.units, plan.horizon, plan.discount, rows)
-        _shared[key] = Shared(parts, models, Assessor(evidence, model=lambda: models.first))
+        _shared[key] = Shared(parts, models, Assessor(evidence, models))
     return _shared[key]
 
 
@@ -251,7 +251,7 @@ def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
     acting = [each.policy for each in policies.values()]
     truths = simulate_each(acting, task, config.episodes, EVALUATION_SEED, 0.0, config.workers)
     for (place, each), truth in zip(policies.items(), truths, strict=True):
-        estimate = shared.assessor.record(shared.assessor.ask(each.policy), each.limit)
+        estimate = shared.assessor.record(each.policy, each.limit)
         found[place] |= {
             **{name: truth[name] for name in ("return", "return_se", "cost", "cost_se")},
             "normalised_return": normalised_return(task, truth["return"], outcome.data),

@@ -87,10 +87,9 @@ def repeat(config: SelectionConfig, task: str, repetition: int) -> dict[str, Any
     policies = [family.policy(each, config.limit) for each in points]
     truths = simulate_each(policies, task, config.truth_episodes, TRUTH_SEED)
     evidence = evidence_of(parts.judge, outcome.units, plan.horizon, plan.discount, config.evidence_rows)
-    assessor = Assessor(evidence, model=lambda: models.first)
-    judged = assessor.record(
-        assessor.ask(policies[0]), CostLimit.episodic(config.limit, horizon=plan.horizon, discount=plan.discount)
-    )
+    assessor = Assessor(evidence, models)
+    limit = CostLimit.episodic(config.limit, horizon=plan.horizon, discount=plan.discount)
+    judged = assessor.record(policies[0], limit)
     jax.clear_caches()  # what other logs compile holds memory maps, of which a process has only so many
     return {
         "verdict": judged["verdict"],

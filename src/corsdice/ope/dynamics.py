@@ -1,10 +1,4 @@
-"""Fits a model of one step (`corsdice.dynamics`), and what it imagines of a policy as if it had been logged.
-
-Estimators on the logs must tell where a policy goes from rows that lie elsewhere, by functions that hold the policy
-itself, which may be steep. What one step does is often far simpler, and then a model of it fills the gap. Where it is
-not, as with legs that touch the ground, the model's own errors carry it away from all that was ever logged. That is
-seen policy by policy: by the share of imagined states that are strange.
-"""
+"""Fits models of one step (`corsdice.dynamics`) to logs."""
 
 from __future__ import annotations
 
@@ -17,8 +11,7 @@ import numpy as np
 import optax
 from scipy.special import logit
 
-from corsdice.data.dataset import Episodes
-from corsdice.dynamics import STRANGE, Act, Model, Scales, are_strange, predict, predict_outcome, take_step, unusual
+from corsdice.dynamics import STRANGE, Model, Scales, predict, predict_outcome, unusual
 from corsdice.extraction import fit_basis
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.networks import Method, Params, Rows, Starts, Training, fit, rows_of
@@ -26,10 +19,7 @@ from corsdice.ope.networks import Method, Params, Rows, Starts, Training, fit, r
 STEPS = 10_000
 ROWS_PER_STEP = 2
 """At most so many steps of training, on few rows fewer."""
-ROWS = 50_000
-"""To imagine at most: whole episodes from logged first states, and no more than were logged."""
-LONGEST = 1_000
-"""Steps of an imagined episode."""
+MODELS = 4
 MARGIN = 0.5
 """How far beyond what was logged an imagined state may go, in parts of the logged range."""
 WAVES = 200
@@ -110,6 +100,16 @@ def scales_of(evidence: Evidence) -> Scales:
     )
 
 
+def fit_ensemble(evidence: Evidence) -> list[Model]:
+    """Each without another quarter of the episodes: what they disagree on, the logs do not tell."""
+    count = len(evidence.episodes.starts)
+    if count < MODELS:
+        return [fit_dynamics(evidence, model) for model in range(MODELS)]
+    group = np.random.default_rng(0).permutation(count) % MODELS
+    group_of_row = np.repeat(group, evidence.episodes.lengths)
+    return [fit_dynamics(evidence, model, np.flatnonzero(group_of_row != model)) for model in range(MODELS)]
+
+
 def fit_dynamics(evidence: Evidence, seed: int = 0, kept: np.ndarray | None = None) -> Model:
     """By the rows of the logs, or those with these numbers; they may be those that policies were trained on.
 
@@ -157,68 +157,3 @@ def _residual(scales: Scales, params: Params, rows: Rows) -> jax.Array:
 
 def _steps(most: int, evidence: Evidence) -> int:
     return max(1, min(most, evidence.rows // ROWS_PER_STEP))
-
-
-class Imagination:
-    """A model, and logs whose first states and length its episodes have."""
-
-    def __init__(self, model: Model, evidence: Evidence, seed: int = 0) -> None:
-        self.model = model
-        self.evidence = evidence
-        self.seed = seed
-
-    def episodes(self, act: Act) -> tuple[Evidence, Question]:
-        """Of a policy, which may be any function, as if they had been logged."""
-        evidence = self.evidence
-        steps = min(evidence.horizon, LONGEST)
-        count = max(1, min(ROWS, evidence.rows) // steps)
-        starts = np.random.default_rng(self.seed).integers(0, len(evidence.initial_observations), count)
-        observations = evidence.initial_observations[starts]
-        key = jax.random.key(self.seed)
-        actions = act(observations, jax.random.fold_in(key, steps))
-        going = np.ones(count, bool)
-        seen: list[tuple[np.ndarray, ...]] = []
-        for t in range(steps):
-            step = take_step(self.model, act, observations, actions, jax.random.fold_in(key, t))
-            seen.append((*map(np.asarray, step), going))
-            observations, actions, going = step.next_observations, step.next_actions, going & ~np.asarray(step.ended)
-        columns = [np.swapaxes(np.stack(column), 0, 1) for column in zip(*seen, strict=True)]
-        lived = columns.pop()
-        stops = lived.sum(1).cumsum()
-        here, taken, following, next_actions, values, ended = (column[lived] for column in columns)
-        imagined = evidence._replace(
-            observations=jnp.asarray(here),
-            actions=jnp.asarray(taken),
-            next_observations=jnp.asarray(following),
-            alive=jnp.asarray(~ended, jnp.float32),
-            values=values.T,
-            initial_observations=evidence.initial_observations[starts],
-            episodes=Episodes(np.append(0, stops[:-1]), stops),
-        )
-        return imagined, Question(jnp.asarray(next_actions), jnp.asarray(columns[1][:, 0]))
-
-    def strange(self, imagined: Evidence) -> float:
-        """The share of imagined states that are stranger than all but one in a hundred of the logged ones."""
-        return float(are_strange(self.model, imagined.observations).mean())
-
-
-def joined(logged: tuple[Evidence, Question], imagined: tuple[Evidence, Question]) -> tuple[Evidence, Question]:
-    """Both, one after the other."""
-    (first, asked), (second, answered) = logged, imagined
-    evidence = first._replace(
-        observations=jnp.concatenate([first.observations, second.observations]),
-        actions=jnp.concatenate([first.actions, second.actions]),
-        next_observations=jnp.concatenate([first.next_observations, second.next_observations]),
-        alive=jnp.concatenate([first.alive, second.alive]),
-        values=np.concatenate([first.values, second.values], 1),
-        initial_observations=jnp.concatenate([first.initial_observations, second.initial_observations]),
-        episodes=Episodes(
-            np.append(first.episodes.starts, second.episodes.starts + first.rows),
-            np.append(first.episodes.stops, second.episodes.stops + first.rows),
-        ),
-    )
-    question = Question(
-        jnp.concatenate([asked.next_actions, answered.next_actions]),
-        jnp.concatenate([asked.initial_actions, answered.initial_actions]),
-    )
-    return evidence, question

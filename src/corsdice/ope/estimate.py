@@ -43,9 +43,6 @@ class Diagnostics(NamedTuple):
     own are."""
     corrections: np.ndarray
     """[rows] w(s,a)"""
-    strange: float | None = None
-    """Share of what a learned model imagines of the policy that is stranger than all but one in a hundred of the logged
-    states; None where no model is believed."""
 
 
 class Estimate(NamedTuple):
@@ -70,17 +67,14 @@ def bootstrap(
     influences: Sequence[np.ndarray],
     reachable: tuple[float, float],
     seed: int = 0,
-    drawn: int | None = None,
 ) -> Interval:
     """The first of the estimates, with what drawing the episodes again would do to each.
 
     `influences` [episodes] tell how each episode bears on an estimate, to first order. The interval reaches from the
-    lowest to the highest of theirs. All is held to what can be reached. As many episodes are `drawn` as were
-    logged: those that a model imagined are no further evidence.
+    lowest to the highest of theirs. All is held to what can be reached.
     """
     count = len(influences[0])
-    drawn = drawn or count
-    draws = np.random.default_rng(seed).multinomial(drawn, np.full(count, 1 / count), RESAMPLES) / drawn
+    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES) / count
     redrawn = [value + draws @ (each - each.mean()) for value, each in zip(values, influences, strict=True)]
     low, high = np.quantile(redrawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
     return Interval(*(float(np.clip(number, *reachable)) for number in (values[0], low.min(), high.max())))

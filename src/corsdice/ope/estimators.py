@@ -11,8 +11,10 @@ import numpy as np
 from corsdice.errors import UserError
 from corsdice.ope import extraction, fqe
 from corsdice.ope.dice import IHOPE, DualDICE, Extraction
+from corsdice.ope.dynamics import fit_ensemble
 from corsdice.ope.estimate import EpisodeEstimate, Estimate
 from corsdice.ope.evidence import Evidence, Question
+from corsdice.ope.imagined import IMAGINED_ROWS, ensemble_of
 from corsdice.ope.networks import Training, fit, rows_of
 from corsdice.ope.weighted import weighted_estimate
 
@@ -23,7 +25,7 @@ DICE: dict[str, Any] = {
     "dualdice": DualDICE(),
     "ihope": IHOPE(),
 }
-NAMES = ("extraction", "extraction-states", *DICE, "fqe", "naive")
+NAMES = ("models", "extraction", "extraction-states", *DICE, "fqe", "naive")
 WITH_POLICY_CORRECTION = ("extraction-states", "extraction-networks", "extraction-networks-kl", "ihope", "naive")
 
 
@@ -31,6 +33,8 @@ def estimator(name: str, evidence: Evidence, training: Training | None = None, s
     """What all policies share is computed once, here."""
     training = training or Training()
     key = jax.random.key(seed)
+    if name == "models":
+        return _by_models(evidence, seed)
     if name == "extraction":
         return extraction.estimator(evidence, seed=seed)
     if name == "extraction-states":
@@ -59,6 +63,19 @@ def estimator(name: str, evidence: Evidence, training: Training | None = None, s
         return weighted_estimate(evidence, question, np.asarray(w))
 
     return by_correction
+
+
+def _by_models(evidence: Evidence, seed: int) -> Estimator:
+    ensemble = ensemble_of(
+        fit_ensemble(evidence), evidence.initial_observations, evidence.horizon, IMAGINED_ROWS, seed
+    ).discounted(evidence.discount)
+
+    def imagined(question: Question) -> Estimate:
+        if question.act is None:
+            raise UserError("models need to know what the policy does anywhere, not in the logged states alone")
+        return Estimate(ensemble.of_function(question.act).sums, None)
+
+    return imagined
 
 
 def naive(evidence: Evidence, question: Question) -> Estimate:

@@ -111,9 +111,17 @@ def ask_function(
     policy_correction: jax.Array | None = None,
 ) -> Question:
     """The actions of any function of observations, in raw units and of the shapes that the logs have."""
+    act, unused = standard_function(evidence, policy, observation_shape), jax.random.key(0)
+    return Question(
+        act(evidence.next_observations, unused), act(evidence.initial_observations, unused), policy_correction, act
+    )
+
+
+def standard_function(evidence: Evidence, policy: RawPolicy, observation_shape: tuple[int, ...]) -> Act:
+    """A function of raw observations, in standard units."""
     units = evidence.units
 
-    def drawn(observations: jax.Array) -> jax.Array:
+    def act(observations: jax.Array, key: jax.Array) -> jax.Array:
         raw = np.asarray(observations) * units.observation_scale + units.observation_shift
         actions = np.asarray(policy(raw.reshape(len(raw), *observation_shape)), np.float32)
         width = evidence.actions.shape[1]
@@ -122,12 +130,7 @@ def ask_function(
             raise UserError(f"the policy must give {width} finite numbers for each observation")
         return jnp.asarray((rows - units.action_shift) / units.action_scale)
 
-    return Question(
-        drawn(evidence.next_observations),
-        drawn(evidence.initial_observations),
-        policy_correction,
-        lambda observations, key: drawn(observations),
-    )
+    return act
 
 
 def actions_of(evidence: Evidence, policy: Policy, observations: jax.Array, key: jax.Array) -> jax.Array:

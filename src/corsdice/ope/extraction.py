@@ -9,21 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice.dynamics import Model
 from corsdice.errors import UserError
-from corsdice.extraction import Basis, fit_basis, relevance
-from corsdice.extraction import Model as LinearModel
+from corsdice.extraction import Basis, Model, fit_basis, relevance
 from corsdice.ope import fqe
 from corsdice.ope.chunks import Chunks, chunks_of, corrections_of, fit_chunks, in_order, phi_of
 from corsdice.ope.diagnose import diagnose
-from corsdice.ope.dynamics import Imagination, fit_dynamics, joined
 from corsdice.ope.estimate import EpisodeEstimate, Sums, bootstrap
 from corsdice.ope.evidence import Evidence, Question
 from corsdice.ope.influence import Influence, influences
@@ -32,10 +28,6 @@ from corsdice.ope.networks import Training, fit, rows_of
 WAVES, COARSE_WAVES = 1000, 300
 """Of the estimate, and of a second one that widens the interval where it disagrees: where the logs are thin, fine and
 coarse features go on differently, and nothing in the logs says which is right."""
-WAVES_WITH_MODEL = 700
-"""Enough where a model fills the gaps, in half the time; far from the logs, and without it, 1000 are far better."""
-MOSTLY_STRANGE = 0.5
-"""Share of strange states beyond which what was imagined is left out: of most of it the model knows nothing."""
 ROWS_PER_WAVE = 100
 """Fewer rows than this for each random feature would make the corrections noisy."""
 CRITIC_STEPS, CRITIC_WIDTHS = 6_000, (64, 64)
@@ -59,7 +51,6 @@ class _Solution(NamedTuple):
 
 def estimator(
     evidence: Evidence,
-    model: Callable[[], Model] | None = None,
     *,
     states: bool = False,
     waves: tuple[int, ...] = (WAVES, COARSE_WAVES),
@@ -69,43 +60,23 @@ def estimator(
 
     With features of state and action the policy is known by its actions. With `states` it is known by its policy
     correction w(a|s), and features of the state alone carry w(s): that is π_w, whose actor may be another policy.
-    The estimate is by the first number of waves; the others have a part in the interval alone. What a model of one
-    step imagines of the policy counts like logs, if it knows most of it; the diagnostics are of the logs alone. The
-    model is fitted to the evidence unless another is given.
+    The estimate is by the first number of waves; the others have a part in the interval alone.
     """
     inputs = np.asarray(evidence.observations if states else evidence.pairs)
     enough = max(1, evidence.rows // ROWS_PER_WAVE)
     method = None if states else fqe.method_for(evidence)  # of the logs, so that all policies share what is compiled
-    fitted = model or (lambda: fit_dynamics(evidence, seed))
-    imagination = cache(lambda: Imagination(fitted(), evidence, seed))
-
-    @cache
-    def bases(most: int) -> list[Basis]:
-        return [fit_basis(inputs, min(count, most, enough), seed + draw) for draw, count in enumerate(waves)]
+    bases = [fit_basis(inputs, min(count, enough), seed + draw) for draw, count in enumerate(waves)]
 
     def estimate(question: Question) -> EpisodeEstimate:
-        strange = None
-        told_by = evidence, question
-        if question.act and not states:
-            imagined = imagination().episodes(question.act)
-            strange = imagination().strange(imagined[0])
-            if strange <= MOSTLY_STRANGE:
-                told_by = joined(told_by, imagined)
         with ThreadPoolExecutor(2) as beside:  # half of an estimate's time is compiling, which keeps one core busy
-            if told_by[0] is evidence:
-                solutions = list(beside.map(_solver(evidence, question, method, seed), bases(max(waves))))
-                corrections = solutions[0].corrections
-            else:
-                some = bases(WAVES_WITH_MODEL)
-                logged = beside.submit(_logged_corrections, some[-1], evidence, question)
-                solutions = list(beside.map(_solver(*told_by, method, seed), some))
-                corrections = logged.result()
+            solutions = list(beside.map(_solver(evidence, question, method, seed), bases))
+        corrections = solutions[0].corrections
         if states:
             corrections = corrections * np.asarray(question.policy_correction)
         return EpisodeEstimate(
             discounted=_sums(solutions, "discounted", evidence, 1 / (1 - evidence.discount), seed),
             episode=_sums(solutions, "episode", evidence, evidence.horizon, seed),
-            diagnostics=diagnose(evidence, question, corrections, seed)._replace(strange=strange),
+            diagnostics=diagnose(evidence, question, corrections, seed),
         )
 
     return estimate
@@ -119,7 +90,6 @@ def _sums(solutions: list[_Solution], name: str, evidence: Evidence, steps: floa
                 [getattr(each, f"{name}_influence")[quantity] for each in solutions],
                 evidence.reachable(quantity, steps),
                 seed,
-                drawn=len(evidence.episodes.starts),
             )
             for quantity in range(2)
         )
@@ -150,19 +120,9 @@ def _solve(basis: Basis, evidence: Evidence, chunks: Chunks, start: jax.Array) -
     )
 
 
-def _logged_corrections(basis: Basis, evidence: Evidence, question: Question) -> np.ndarray:
-    """[rows] w(s,a) of the logs by themselves, for the diagnostics."""
-    rows, starts = rows_of(evidence, question, corrected=False)
-    none = jnp.zeros((evidence.rows, 0))
-    chunks = chunks_of(rows.pairs, rows.next_pairs, none, none, rows.alive, rows.values)
-    start = phi_of(basis, starts.pairs, none[: len(starts.pairs)])
-    model, weights = _fit_where_policy_goes(basis, evidence, chunks, start)
-    return in_order(weights * corrections_of(basis, chunks, model, evidence.discount), evidence.rows)
-
-
 def _fit_where_policy_goes(
     basis: Basis, evidence: Evidence, chunks: Chunks, start: jax.Array
-) -> tuple[LinearModel, jax.Array]:
+) -> tuple[Model, jax.Array]:
     """On all rows, weighted by where a solution on a sample of them says that the policy goes; and the weights."""
     count, initial = len(chunks.real), start.mean(0)
     sketch = fit_chunks(basis, chunks, chunks.real, initial, min(SKETCH, count))

@@ -5,12 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-from corsdice.ope.estimate import Diagnostics, Interval
+from corsdice.ope.estimate import Interval
 
-FEWEST_EPISODES = 10.0
-LARGEST_RESIDUAL = 0.1
-LARGEST_NEGATIVE = 0.2
-LARGEST_OUTSIDE = 0.1
 LARGEST_STRANGE = 0.1
 
 
@@ -23,24 +19,13 @@ class Verdict(NamedTuple):
         return f"{word[self.verdict]}: {self.reason}"
 
 
-def judge(cost: Interval, diagnostics: Diagnostics, limit: float) -> Verdict:
-    """Meets or violates only where the whole interval lies on one side and the diagnostics let the estimate stand.
+def judge(cost: Interval, strange: float, limit: float) -> Verdict:
+    """Meets or violates only where the whole interval lies on one side, and the logs know where the policy goes.
 
-    Where a model knows the policy's ways, what it imagines carries the estimate; elsewhere the logs have to hold enough
-    of what the policy does. `cost` and `limit` are in the same unit.
+    `strange` is the share of imagined states that are unlike the logged ones. `cost` and `limit` are in the same unit.
     """
-    # Written so that what is no number does not pass.
-    if not diagnostics.outside <= LARGEST_OUTSIDE:
-        return Verdict("unknown", f"{diagnostics.outside:.0%} of what the policy does is unlike anything in the logs")
-    if diagnostics.strange is not None and not diagnostics.strange <= LARGEST_STRANGE:
-        return Verdict("unknown", f"{diagnostics.strange:.0%} of where the policy goes is unlike anything in the logs")
-    if diagnostics.strange is None and not diagnostics.effective_sample_size >= FEWEST_EPISODES:
-        few = f"{diagnostics.effective_sample_size:.1f}"
-        return Verdict("unknown", f"the logs hold the like of only {few} episodes of this policy")
-    if diagnostics.strange is None and not (
-        diagnostics.flow_residual <= LARGEST_RESIDUAL and diagnostics.negative_share <= LARGEST_NEGATIVE
-    ):
-        return Verdict("unknown", "the policy leaves what the logs cover, so the corrections do not add up")
+    if not strange <= LARGEST_STRANGE:  # so written that what is no number does not pass
+        return Verdict("unknown", f"{strange:.0%} of where the policy goes is unlike anything in the logs")
     told = f"cost {cost.value:.3g}, 95 % interval {cost.low:.3g} to {cost.high:.3g}, limit {limit:.6g}"
     if cost.high <= limit:
         return Verdict("meets", told)

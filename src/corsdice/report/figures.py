@@ -50,6 +50,7 @@ def band(axis: Axes, x: np.ndarray, values: np.ndarray, method: str, whole_range
 
 
 ESTIMATORS = {
+    "models": ("#f0e442", "P"),
     "extraction": ("#009e73", "D"),
     "extraction-networks": ("#56b4e9", "d"),
     "extraction-networks-kl": ("#999999", "d"),
@@ -62,7 +63,7 @@ ESTIMATORS = {
 
 
 def calibration(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Estimates against truth, with the intervals of the closed form; on the diagonal an estimate is right."""
+    """Estimates against truth, with the intervals of the models; on the diagonal an estimate is right."""
     truth = [row["truth"] for row in rows]
     ends = (min(truth), max(truth))
     axis.plot(ends, ends, color="#000000", linewidth=0.8)
@@ -70,7 +71,7 @@ def calibration(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
         chosen = [row for row in rows if row["estimator"] == name]
         color, marker = ESTIMATORS[name]
         x, y = ([row[column] for row in chosen] for column in ("truth", "estimate"))
-        if name == "extraction":
+        if name == "models":
             bars = [[row["estimate"] - row["low"] for row in chosen], [row["high"] - row["estimate"] for row in chosen]]
             axis.errorbar(x, y, yerr=np.maximum(bars, 0), fmt="none", color=color, linewidth=0.8)
         axis.scatter(x, y, color=color, marker=marker, s=14, label=name)

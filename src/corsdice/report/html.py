@@ -59,7 +59,7 @@ def render(report: Mapping[str, Any]) -> str:
     return template.render(
         report=report,
         verdicts=[verdict(limit, [m for m in members if m["cost_limit"] == limit]) for limit in looks.limits],
-        charts=charts(members, looks),
+        charts=charts(report["frontier"], members, looks),
         plotly=Markup(get_plotlyjs()),
     )
 
@@ -144,16 +144,18 @@ class Looks:
         ]
 
 
-def charts(members: Sequence[Member], looks: Looks) -> list[JSON]:
+def charts(points: Sequence[JSON], members: Sequence[Member], looks: Looks) -> list[JSON]:
     """The charts in the order of the page; those with nothing to show are left out."""
     line, point = looks.legend("lines"), looks.legend("markers")
     losses = sorted({name for m in members for name in m["curves"] if name.endswith("_loss")})
     every = [
         chart(
-            "Return and cost",
-            "Filled: estimates with their 95 % intervals. Hollow: the truth, by simulation. Dashed: the limits.",
+            "The frontier",
+            ("Grey: every policy of the family, as estimated. " if points else "")
+            + "Filled: what limits have chosen, with 95 % intervals. "
+            + "Hollow: the truth, by simulation. Dashed: the limits.",
             ("cost", "return"),
-            frontier(members, looks),
+            [*family(points), *chosen(members, looks)],
             legend=point,
             shapes=looks.lines("x"),
         ),
@@ -173,12 +175,12 @@ def charts(members: Sequence[Member], looks: Looks) -> list[JSON]:
             shapes=looks.lines("y"),
         ),
         chart(
-            "Weights",
-            "How often each correction occurs that turns the logs into data of the policy. "
-            "A long tail means that few rows carry the estimate.",
-            ("correction", "rows"),
+            "Costs of single episodes",
+            "How often an imagined episode costs so much. A limit holds for the mean: single episodes may exceed it.",
+            ("cost of an episode", "episodes"),
             histograms(members, looks),
             legend=line,
+            shapes=looks.lines("x"),
             yaxis={"type": "log", "dtick": 1},
         ),
         *(chart(name, "", ("step", ""), curves(members, looks, name), small=True) for name in losses),
@@ -209,7 +211,19 @@ def plain(text: str) -> str:
     return escape(text, quote=False)
 
 
-def frontier(members: Sequence[Member], looks: Looks) -> list[JSON]:
+def family(points: Sequence[JSON]) -> list[JSON]:
+    """What each policy of a family is estimated to return and to cost; each way to act is told when pointed at."""
+    if not points:
+        return []
+    values = [[each[quantity]["value"] for each in points] for quantity in ("cost", "return")]
+    names = [plain(f"{each['way']} at λ {each['multiplier']:.3g}, member {each['member']}") for each in points]
+    hover = "%{text}: return %{y:.4g}, cost %{x:.4g}<extra></extra>"
+    marker = {"color": "#808080", "size": 4}
+    look = {"type": "scatter", "mode": "markers", "marker": marker, "opacity": 0.6, "showlegend": False}
+    return [look | {"x": values[0], "y": values[1], "text": names, "hovertemplate": hover}]
+
+
+def chosen(members: Sequence[Member], looks: Looks) -> list[JSON]:
     """What each policy returns against what it costs: the estimates, and above them the truths."""
 
     def point(member: Member, what: str, cost: float, value: float, **bars: JSON) -> JSON:
@@ -250,8 +264,8 @@ def histograms(members: Sequence[Member], looks: Looks) -> list[JSON]:
 
     traces = []
     for m in members:
-        if m["weights"]:
-            x, y = outline(**m["weights"])
-            hover = "%{y} rows near %{x:.3g}"
+        if m["estimate"]:
+            x, y = outline(**m["estimate"]["episode_costs"])
+            hover = "%{y} episodes near %{x:.3g}"
             traces.append(looks.trace(m["cost_limit"], "lines", x=x, y=y, name=plain(m["name"]), hovertemplate=hover))
     return traces

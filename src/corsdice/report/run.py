@@ -30,7 +30,6 @@ def run_report(run: Path) -> dict[str, Any]:
                 "failed": failures.get(about["member"]),
                 "estimate": estimate,
                 "truth": truths.get(name),
-                "weights": estimate and estimate["weights"],
                 "curves": _curves([row for row in metrics if row["member"] == about["member"]]),
             }
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +16,12 @@ from corsdice.algorithms import by_name
 from corsdice.algorithms.logs import Batch
 from corsdice.costs import CostLimit
 from corsdice.data.dataset import Dataset
-from corsdice.dynamics import Model
 from corsdice.ope import behaviour, extraction
+from corsdice.ope.dynamics import fit_ensemble
 from corsdice.ope.estimate import Sums
 from corsdice.ope.estimators import WITH_POLICY_CORRECTION, estimator, naive
 from corsdice.ope.evidence import RawPolicy
+from corsdice.ope.imagined import IMAGINED_ROWS, Ensemble, Imagined, ensemble_of
 from corsdice.ope.networks import Training
 from corsdice.policy import Policy
 from corsdice.training.run import Outcome
@@ -30,60 +32,87 @@ SEMIDICE = ("corsdice-paper", "semidice", "naive-semidice")
 """Algorithms whose w is a policy correction, which the naive estimate mistakes for a stationary one."""
 
 
-class Assessor:
-    """Estimates on one set of logs; what all policies share is computed once, and runs in the same units share it.
+class Function(NamedTuple):
+    """Any function of observations as a policy."""
 
-    The model of one step is fitted to the evidence unless another is given.
+    act: RawPolicy
+    observation_shape: tuple[int, ...]
+
+
+class Assessor:
+    """Estimates from one set of logs; what all policies share is computed once, and runs in the same units share it.
+
+    Models of one step imagine episodes of a policy from the first states of these logs. They are fitted to these logs
+    too, unless others are given.
     """
 
     def __init__(
         self,
         evidence: ope.Evidence,
+        models: Models | None = None,
         others: Sequence[str] = (),
         training: Training | None = None,
-        model: Callable[[], Model] | None = None,
     ) -> None:
         self.evidence = evidence
         self.training = training or Training()
-        self.extraction = extraction.estimator(evidence, model)
+        self._models = models or (lambda: fit_ensemble(evidence))
         self._others = {name: estimator(name, evidence, self.training) for name in others}
         self._logged: jax.Array | None = None
         if any(name in WITH_POLICY_CORRECTION for name in others):
             self._logged = behaviour.behaviour_log_density(evidence, self.training)
 
-    def ask(self, policy: Policy) -> ope.Question:
-        question = ope.ask(self.evidence, policy)
-        if self._logged is None:
-            return question
-        own = behaviour.policy_log_density(self.evidence, policy, question, self.training)
-        return question._replace(policy_correction=behaviour.policy_correction(own, self._logged))
+    @cached_property
+    def ensemble(self) -> Ensemble:
+        evidence = self.evidence
+        return ensemble_of(self._models(), evidence.initial_observations, evidence.horizon, IMAGINED_ROWS)
 
-    def ask_function(self, policy: RawPolicy, observation_shape: tuple[int, ...]) -> ope.Question:
-        """Of any function of observations; where a density is needed, it is fitted to what the function does."""
-        question = ope.ask_function(self.evidence, policy, observation_shape)
-        if self._logged is None:
-            return question
-        own = behaviour.function_log_density(self.evidence, question, self.training)
-        return question._replace(policy_correction=behaviour.policy_correction(own, self._logged))
+    def estimate(self, policy: Policy | Function) -> Imagined:
+        return self._imagined(self.ensemble, policy)
 
-    def record(self, question: ope.Question, limit: CostLimit) -> dict[str, Any]:
-        """Estimates in both units, diagnostics, and the verdict on the limit."""
-        found = self.extraction(question)
-        verdict = ope.judge(found.episode.cost, found.diagnostics, limit.episode)
-        diagnostics = found.diagnostics._asdict()
-        counts, edges = np.histogram(diagnostics.pop("corrections"), BINS)
+    def record(self, policy: Policy | Function, limit: CostLimit) -> dict[str, Any]:
+        """What is estimated of a policy, and the verdict on the limit."""
+        found = self.estimate(policy)
+        verdict = ope.judge(found.sums.cost, found.strange, limit.episode)
+        counts, edges = np.histogram(found.costs, BINS)
         return {
             "cost_limit": limit.episode,
             "unit": f"undiscounted sum over an episode of {limit.horizon} steps",
-            **_values(found.episode),
-            "discounted": _values(found.discounted) | {"cost_limit": limit.discounted},
-            "other_estimators": {name: _values(of(question).discounted) for name, of in self._others.items()},
-            **diagnostics,
+            **_values(found.sums),
+            "strange": found.strange,
             "verdict": verdict.verdict,
             "reason": verdict.reason,
             "words": str(verdict),
-            "weights": {"edges": edges.tolist(), "counts": counts.tolist()},
+            "episode_costs": {"edges": edges.tolist(), "counts": counts.tolist()},
+            "second_opinions": self._second_opinions(policy),
         }
+
+    def _second_opinions(self, policy: Policy | Function) -> dict[str, Any]:
+        """Of other estimators, which speak of the discounted process alone, beside the models in that unit."""
+        if not self._others:
+            return {}
+        question = self._question(policy)
+        first = {"models": self._imagined(self.ensemble.discounted(self.evidence.discount), policy).sums}
+        others = {name: of(question).discounted for name, of in self._others.items()}
+        return {name: _values(sums) for name, sums in (first | others).items()}
+
+    def _imagined(self, ensemble: Ensemble, policy: Policy | Function) -> Imagined:
+        if isinstance(policy, Policy):
+            return ensemble.of_policy(policy, self.evidence.units)
+        return ensemble.of_function(ope.standard_function(self.evidence, *policy))
+
+    def _question(self, policy: Policy | Function) -> ope.Question:
+        """With w(a|s) where an estimator begins with it; the density of a function is fitted to what it does."""
+        if isinstance(policy, Policy):
+            question = ope.ask(self.evidence, policy)
+        else:
+            question = ope.ask_function(self.evidence, *policy)
+        if self._logged is None:
+            return question
+        if isinstance(policy, Policy):
+            own = behaviour.policy_log_density(self.evidence, policy, question, self.training)
+        else:
+            own = behaviour.function_log_density(self.evidence, question, self.training)
+        return question._replace(policy_correction=behaviour.policy_correction(own, self._logged))
 
     def learned(self, outcome: Outcome, shipped: Shipped) -> dict[str, float | None]:
         """What the learner's own w(a|s) says of an episode's cost, where it has one.
@@ -104,10 +133,10 @@ class Assessor:
 def assessor_of(
     outcome: Outcome, evidence: Dataset, models: Models | None = None, others: Sequence[str] = ()
 ) -> Assessor:
-    """On logs that the run was not trained on, and, where models are given, with what they imagine."""
+    """On logs that the run was not trained on."""
     plan = outcome.plan
     told_by = ope.evidence_of(evidence, outcome.units, plan.horizon, plan.discount)
-    return Assessor(told_by, others, model=None if models is None else (lambda: models.first))
+    return Assessor(told_by, models, others)
 
 
 def assess(
@@ -119,7 +148,7 @@ def assess(
     """One record for each policy."""
 
     def result(each: Shipped) -> dict[str, Any]:
-        record = assessor.record(assessor.ask(each.policy), each.limit)
+        record = assessor.record(each.policy, each.limit)
         progress(each.name)
         return {"member": each.name} | record | assessor.learned(outcome, each)
 

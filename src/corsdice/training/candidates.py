@@ -73,7 +73,7 @@ def estimates(evidence: Dataset, rows: int = MAX_ROWS) -> Inquiry:
         if shared not in assessors:
             assessors[shared] = Assessor(ope.evidence_of(evidence, units, limit.horizon, limit.discount, rows))
         assessor = assessors[shared]
-        found = assessor.record(assessor.ask(candidate.policy), limit)
+        found = assessor.record(candidate.policy, limit)
         return {
             "cost_limit": limit.episode,
             **{

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache
 from typing import NamedTuple
 
-import numpy as np
-
 from corsdice.algorithms import by_name, family
-from corsdice.algorithms.logs import Units, standard_observations
+from corsdice.algorithms.logs import standard_observations
 from corsdice.costs import CostLimit
 from corsdice.data.split import Split
 from corsdice.dynamics import Model
 from corsdice.errors import UserError
 from corsdice.ope import evidence_of
-from corsdice.ope.dynamics import fit_dynamics
+from corsdice.ope.dynamics import fit_ensemble
 from corsdice.policy import Policy
 from corsdice.policy_family import PolicyFamily
 from corsdice.training.run import Outcome
 from corsdice.training.trace import trace
 
-MODELS = 4
-"""Each is fitted without another quarter of the training episodes: what they disagree on, the logs do not tell."""
 MODEL_ROWS = 500_000
 """Of the training logs, at most: whole episodes at random."""
+
+
+Models = Callable[[], Sequence[Model]]
 
 
 class Shipped(NamedTuple):
@@ -36,26 +35,10 @@ class Shipped(NamedTuple):
     limit: CostLimit
 
 
-class Models:
-    """Models of one step, fitted to the training logs when they are first asked for; all policies share them."""
-
-    def __init__(self, split: Split, units: Units, horizon: int, discount: float) -> None:
-        self._split, self._units, self._horizon, self._discount = split, units, horizon, discount
-
-    @cached_property
-    def all(self) -> list[Model]:
-        train = evidence_of(self._split.train, self._units, self._horizon, self._discount, MODEL_ROWS)
-        group = np.random.default_rng(0).permutation(len(train.episodes.starts)) % MODELS
-        group_of_row = np.repeat(group, train.episodes.lengths)
-        return [fit_dynamics(train, model, np.flatnonzero(group_of_row != model)) for model in range(MODELS)]
-
-    @property
-    def first(self) -> Model:
-        return self.all[0]
-
-
 def models_of(outcome: Outcome, split: Split) -> Models:
-    return Models(split, outcome.units, outcome.plan.horizon, outcome.plan.discount)
+    """Models of one step, fitted to the training logs when they are first asked for; all policies share them."""
+    plan = outcome.plan
+    return cache(lambda: fit_ensemble(evidence_of(split.train, outcome.units, plan.horizon, plan.discount, MODEL_ROWS)))
 
 
 def traced(
@@ -65,7 +48,7 @@ def traced(
     plan, learned = outcome.plan, outcome.family()
     assert isinstance(plan.config, family.Config)
     starts = standard_observations(split.choose.initial_observations, outcome.units)
-    frontier = trace(learned, models.all, starts, plan.horizon, plan.config.imagined_rows, progress=progress)
+    frontier = trace(learned, models(), starts, plan.horizon, plan.config.imagined_rows, progress=progress)
     return replace(learned, frontier=frontier)
 
 

@@ -189,9 +189,7 @@ def halving(assessor: Callable[[Outcome], Assessor]) -> directory.Prune:
         if len(going) < 2:
             return {}
         judge = assessor(outcome)
-        values = {
-            each.policy.about["member"]: _value(judge.record(judge.ask(each.policy), each.limit)) for each in going
-        }
+        values = {each.policy.about["member"]: _value(judge.record(each.policy, each.limit)) for each in going}
         ranked = sorted(values, key=values.__getitem__, reverse=True)
         kept = math.ceil(len(going) / 2)
         return {
