@@ -24,10 +24,10 @@ from corsdice.experiments.dsrl_cells import CHOICE, NUMBERS, Cell, cells_of, nor
 from corsdice.experiments.published import published_scores
 from corsdice.experiments.selection import offline_choice, oracle_choice, selected
 from corsdice.experiments.statistics import interquartile_interval, interquartile_mean
+from corsdice.ope.dynamics import MODELS
 from corsdice.policy_family import load_family
 from corsdice.report import benchmark, terminal
 from corsdice.report.benchmark import Score
-from corsdice.training.ship import MODELS
 
 HOSTILE = "<script>throw 1</script>"
 

@@ -70,10 +70,8 @@ def fabricated(monkeypatch):
         def __init__(self, evidence):
             pass
 
-        def ask(self, policy):
-            return policy.about["seed"], policy.about["step"]
-
-        def record(self, question, limit):
+        def record(self, policy, limit):
+            question = policy.about["seed"], policy.about["step"]
             asked.append(question)
             returned, cost, verdict = told.get(question, (1.0, 30.0, "unknown"))
             return {

@@ -70,7 +70,7 @@ def test_the_logs_are_those_of_the_mdp(ending):
 
 
 @going_on_or_ending
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "naive"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("models", "naive")])
 def test_an_estimator_finds_the_exact_discounted_return_and_cost(name, ending):
     """Within 1 %, and the mean correction within .03."""
     evidence, question, discounted, episode, alive = exam(ending)
@@ -108,8 +108,14 @@ def test_networks_are_the_same_for_the_same_seed_and_others_for_another():
     assert first != other
 
 
+def test_models_ask_for_what_a_policy_does_anywhere():
+    evidence, question, *_ = exam(False)
+    with pytest.raises(UserError, match="need to know what the policy does anywhere"):
+        estimator("models", evidence)(question)
+
+
 def test_an_estimator_nobody_has_written_is_named():
-    with pytest.raises(UserError, match=r"unknown estimator 'guess': choose one of extraction, .*fqe, naive"):
+    with pytest.raises(UserError, match=r"unknown estimator 'guess': choose one of models, extraction, .*fqe, naive"):
         estimator("guess", exam(False).evidence)
 
 

@@ -15,7 +15,6 @@ from corsdice.envs.rollout import discounted_steps, rollout
 from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
 from corsdice.ope import (
-    Diagnostics,
     EpisodeEstimate,
     Evidence,
     Interval,
@@ -29,7 +28,7 @@ from corsdice.ope import (
     judge,
 )
 from corsdice.ope.estimate import bootstrap
-from corsdice.ope.verdict import FEWEST_EPISODES, LARGEST_NEGATIVE, LARGEST_OUTSIDE, LARGEST_RESIDUAL, LARGEST_STRANGE
+from corsdice.ope.verdict import LARGEST_STRANGE
 from corsdice.policy import Policy, PolicyParams
 from corsdice.training.run import Trainer, plan_of
 
@@ -109,10 +108,9 @@ def test_a_clone_is_covered_by_the_logs(clone):
     found = clone.estimate.diagnostics
     assert 0.2 < found.effective_share <= 1
     assert found.effective_sample_size == pytest.approx(found.effective_share * EPISODES / 2)
-    assert found.flow_residual < LARGEST_RESIDUAL
-    assert 0 <= found.negative_share < LARGEST_NEGATIVE
-    assert found.outside < LARGEST_OUTSIDE
-    assert judge(clone.estimate.episode.cost, found, clone.task.horizon).verdict == "meets"
+    assert found.flow_residual < 0.1
+    assert 0 <= found.negative_share < 0.2
+    assert found.outside < 0.1
 
 
 def test_an_estimate_is_the_same_every_time(clone):
@@ -131,14 +129,10 @@ def small_evidence(name, **choices):
 
 
 @run_alone
-def test_a_policy_that_acts_unlike_the_logs_is_called_so_at_every_limit(clone):
+def test_a_policy_that_acts_unlike_the_logs_is_called_so(clone):
     """Full reverse and to the side, always, which no driver does."""
     found = clone.estimator(ask_function(clone.evidence, lambda rows: np.tile([-1.0, 1.0], (len(rows), 1)), (3,)))
     assert found.diagnostics.outside > 0.5
-    for limit in (-1.0, 10.0, 10.0 * clone.task.horizon):
-        verdict = judge(found.episode.cost, found.diagnostics, limit)
-        assert verdict.verdict == "unknown"
-        assert "of what the policy does is unlike anything in the logs" in verdict.reason
 
 
 def test_rows_that_do_not_fill_their_chunks_count_as_they_should(monkeypatch):
@@ -261,72 +255,37 @@ def test_logs_that_are_no_larger_than_wanted_are_kept_whole():
 COST = Interval(30.0, 20.0, 40.0)
 
 
-def diagnosed(**changes):
-    """With nothing to object to, but for the changes."""
-    good = Diagnostics(
-        effective_sample_size=50.0,
-        effective_share=0.5,
-        mean_correction=1.0,
-        negative_share=0.0,
-        flow_residual=0.01,
-        outside=0.02,
-        corrections=np.ones(3),
-    )
-    return good._replace(**changes)
-
-
 @pytest.mark.parametrize(
     ("limit", "verdict"), [(50, "meets"), (40, "meets"), (39.9, "unknown"), (20, "unknown"), (19.9, "violates")]
 )
 def test_a_verdict_needs_the_whole_interval_on_one_side(limit, verdict):
-    found = judge(COST, diagnosed(), limit)
+    found = judge(COST, 0.02, limit)
     assert found.verdict == verdict
     assert "cost 30, 95 % interval 20 to 40" in found.reason
     assert ("the interval holds the limit" in found.reason) == (verdict == "unknown")
 
 
 @pytest.mark.parametrize("limit", [5, 30, 500])
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"outside": LARGEST_OUTSIDE + 0.02}, "12% of what the policy does is unlike anything in the logs"),
-        ({"strange": LARGEST_STRANGE + 0.02}, "12% of where the policy goes is unlike anything in the logs"),
-        ({"effective_sample_size": FEWEST_EPISODES - 0.1}, "the like of only 9.9 episodes"),
-        ({"flow_residual": LARGEST_RESIDUAL + 0.01}, "leaves what the logs cover"),
-        ({"negative_share": LARGEST_NEGATIVE + 0.01}, "leaves what the logs cover"),
-    ],
-    ids=["outside", "strange", "few episodes", "flow", "negative"],
-)
-def test_an_estimate_that_cannot_stand_gives_no_verdict_at_any_limit(changes, says, limit):
-    found = judge(COST, diagnosed(**changes), limit)
+def test_a_policy_that_leaves_the_logs_gets_no_verdict_at_any_limit(limit):
+    found = judge(COST, LARGEST_STRANGE + 0.02, limit)
     assert found.verdict == "unknown"
-    assert says in found.reason
-
-
-@pytest.mark.parametrize("field", ["outside", "strange", "effective_sample_size", "flow_residual", "negative_share"])
-def test_a_diagnosis_that_is_no_number_gives_no_verdict(field):
-    assert judge(COST, diagnosed(**{field: np.nan}), 50).verdict == "unknown"
+    assert "12% of where the policy goes is unlike anything in the logs" in found.reason
+    assert judge(COST, np.nan, limit).verdict == "unknown"
 
 
 def test_a_cost_that_is_no_number_gives_no_verdict():
-    assert judge(Interval(np.nan, np.nan, np.nan), diagnosed(), 50).verdict == "unknown"
+    assert judge(Interval(np.nan, np.nan, np.nan), 0.0, 50).verdict == "unknown"
 
 
-def test_diagnostics_at_their_bounds_still_stand():
-    bounds = {
-        "outside": LARGEST_OUTSIDE,
-        "effective_sample_size": FEWEST_EPISODES,
-        "flow_residual": LARGEST_RESIDUAL,
-        "negative_share": LARGEST_NEGATIVE,
-    }
-    assert judge(COST, diagnosed(**bounds), 50).verdict == "meets"
+def test_strangeness_at_its_bound_still_stands():
+    assert judge(COST, LARGEST_STRANGE, 50).verdict == "meets"
 
 
 @pytest.mark.parametrize(
     ("limit", "words"), [(50, "meets the limit: "), (10, "does not meet the limit: "), (30, "cannot be told: ")]
 )
 def test_a_verdict_is_told_in_plain_words(limit, words):
-    assert str(judge(COST, diagnosed(), limit)).startswith(words)
+    assert str(judge(COST, 0.02, limit)).startswith(words)
 
 
 def test_the_interval_reaches_over_every_estimate_and_the_value_is_the_first():

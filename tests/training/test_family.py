@@ -12,21 +12,21 @@ from corsdice import envs, tabular
 from corsdice.algorithms import by_name, family
 from corsdice.algorithms.logs import penalised_rewards, steps_ahead
 from corsdice.conditions import (
+    AXES,
+    MULTIPLIERS,
     Point,
     alpha_of,
-    closeness_of,
     condition_of,
-    imitation_of,
     multiplier_features,
-    multiplier_of,
     multiplier_seen,
-    position_of,
 )
 from corsdice.data.split import split
 from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
+from corsdice.ope import evidence_of, standard_function
 from corsdice.ope.estimate import Interval
 from corsdice.ope.frontier import Frontier, FrontierPoint, refined
+from corsdice.ope.imagined import ensemble_of
 from corsdice.training import trace
 from corsdice.training.run import Trainer, plan_of
 from corsdice.training.ship import models_of, shipped, traced
@@ -55,10 +55,11 @@ def learned(trainer):
 
 def test_positions_and_what_they_stand_for_are_inverse():
     positions = jnp.linspace(0, 1, 11)
-    np.testing.assert_allclose(position_of(multiplier_of(positions)), positions, atol=1e-5)
-    np.testing.assert_allclose(closeness_of(imitation_of(positions)), positions, atol=1e-5)
-    np.testing.assert_allclose(multiplier_seen(multiplier_features(positions)), multiplier_of(positions), rtol=1e-3)
-    assert multiplier_of(0.0) == 0
+    for axis in AXES.values():
+        np.testing.assert_allclose(axis.position(axis.at(positions)), positions, atol=1e-5)
+        assert axis.at(0.0) == pytest.approx(axis.smallest)
+        assert axis.at(1.0) == pytest.approx(axis.largest, rel=1e-5)
+    np.testing.assert_allclose(multiplier_seen(multiplier_features(positions)), MULTIPLIERS.at(positions), rtol=1e-3)
 
 
 def test_a_condition_is_of_the_size_that_the_way_expects():
@@ -73,7 +74,7 @@ def test_every_row_learns_the_penalised_reward_of_its_own_multiplier(trainer, mu
     """(r - λc)/(1+λ) with α/(1+λ)."""
     hypers = jax.tree.map(lambda leaf: leaf[0], trainer.hypers)
     batch = jax.tree.map(lambda column: column[:5], trainer.logs.transitions)
-    position = jnp.full(5, position_of(multiplier))
+    position = jnp.full(5, MULTIPLIERS.position(multiplier))
     asked = family.ask(hypers, trainer.logs, batch, position)
     whole = penalised_rewards(trainer.logs.units, batch, jnp.float32(multiplier), hypers.discount)
     np.testing.assert_allclose(asked.rewards * (1 + multiplier), whole, rtol=1e-3, atol=1e-5)
@@ -201,9 +202,9 @@ def replaced(each, **changed):
 
 
 def test_a_policy_is_imagined_alike_alone_and_among_others(trainer, learned):
-    starts = jnp.zeros((5, 3))
-    models = [trace_models(trainer)]
-    imagination = trace._Imagination(learned, 0, models, starts, 100, jax.random.key(0))
+    models = models_of(trainer.outcome, trainer.split)()[:1]
+    ensemble = ensemble_of(models, jnp.zeros((5, 3)), 100, 1000)
+    imagination = trace._Imagination(learned, 0, ensemble)
     points = [each.point for each in learned.frontier.points[: trace.AT_ONCE + 1]]
     together = {each.point: each for each in imagination.of(points)}
     (alone,) = imagination.of(points[-1:])
@@ -212,8 +213,19 @@ def test_a_policy_is_imagined_alike_alone_and_among_others(trainer, learned):
     assert alone.returned.value == pytest.approx(together[points[-1]].returned.value, rel=1e-4)
 
 
-def trace_models(trainer):
-    return models_of(trainer.outcome, trainer.split).first
+def test_a_saved_policy_and_a_function_are_imagined_as_the_family_is(trainer, learned):
+    """Of the same policy, which draws nothing: compiled, and step by step."""
+    models = models_of(trainer.outcome, trainer.split)()[:1]
+    evidence = evidence_of(trainer.split.judge, trainer.units, 100, 0.99)
+    ensemble = ensemble_of(models, evidence.initial_observations, 100, 3000)
+    point = next(each for each in learned.frontier.points if each.point.way == "mode")
+    policy = learned.policy(point)
+    (of_family,) = trace._Imagination(learned, 0, ensemble).of([point.point])
+    of_policy = ensemble.of_policy(policy, trainer.units).sums
+    of_function = ensemble.of_function(standard_function(evidence, policy.predict, (3,))).sums
+    for told in (of_policy, of_function):
+        assert told.cost.value == pytest.approx(of_family.cost.value, rel=1e-2, abs=0.05)
+        assert told.returned.value == pytest.approx(of_family.returned.value, rel=1e-3)
 
 
 def test_three_parts_share_no_episode_and_are_all_there_is(logs):

@@ -25,13 +25,13 @@ from corsdice.algorithms.contract import ADAM, Hypers, Metrics, Params, descend,
 from corsdice.algorithms.logs import Batch, Logs, draw_batch, penalised_rewards
 from corsdice.conditions import (
     IMITATION_FEATURES,
+    IMITATIONS,
     MULTIPLIER_FEATURES,
+    MULTIPLIERS,
     alpha_of,
     conditioned,
     imitation_features,
-    imitation_of,
     multiplier_features,
-    multiplier_of,
 )
 
 LARGEST_WEIGHT = 10.0
@@ -86,14 +86,13 @@ class Asked(NamedTuple):
 
 
 def ask(hypers: Hypers, logs: Logs, batch: Batch, position: jax.Array) -> Asked:
-    multiplier, features = multiplier_of(position), multiplier_features(position)
-    share = 1 / (1 + multiplier)
+    multiplier, features = MULTIPLIERS.at(position), multiplier_features(position)
     return Asked(
         batch._replace(
             observations=conditioned(batch.observations, features),
             next_observations=conditioned(batch.next_observations, features),
         ),
-        share * penalised_rewards(logs.units, batch, multiplier, hypers.discount),
+        penalised_rewards(logs.units, batch, multiplier, hypers.discount) / (1 + multiplier),
         alpha_of(hypers.alpha, multiplier),
     )
 
@@ -130,7 +129,7 @@ def improvement_loss(
     value = config.critic(config.critics).apply(held["target_q"], pairs).min(0)
     size = jnp.maximum(jnp.abs(jax.lax.stop_gradient(value)).mean(), SMALLEST_VALUE)
     distance = ((chosen - batch.actions) ** 2).sum(-1)
-    b = imitation_of(closeness)
+    b = IMITATIONS.at(closeness)
     return ((b * jnp.minimum(w, LARGEST_WEIGHT) * distance - value / size) / (1 + b)).mean()
 
 

@@ -7,12 +7,12 @@ policies is the policies.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from corsdice.conditions import Point, between
+from corsdice.conditions import AXES, Point, between
 from corsdice.errors import UserError
 from corsdice.ope.estimate import Interval
 from corsdice.ope.verdict import LARGEST_STRANGE
@@ -49,7 +49,7 @@ class FrontierPoint(NamedTuple):
     def from_json(cls, content: dict[str, Any]) -> FrontierPoint:
         return cls(
             int(content["member"]),
-            Point(str(content["way"]), float(content["multiplier"]), content["imitation"]),
+            Point(**{name: content[name] for name in Point._fields}),
             Interval(**content["return"]),
             Interval(**content["cost"]),
             float(content["strange"]),
@@ -102,7 +102,7 @@ class Frontier(NamedTuple):
 
 
 def refined(points: Sequence[FrontierPoint], count: int) -> list[Point]:
-    """Further policies of one member: between neighbours in λ or in imitation, where limits may gain most.
+    """Further policies of one member: between neighbours along an axis, where limits may gain most.
 
     What lies between two neighbours is hoped to return as much as the better and to cost as little as the cheaper of
     them. What limits would gain by that, in the mean over limits in proportion, is the worth of a gap.
@@ -134,14 +134,12 @@ def refined(points: Sequence[FrontierPoint], count: int) -> list[Point]:
 
 
 def _neighbours(points: Sequence[FrontierPoint]) -> Iterator[tuple[FrontierPoint, FrontierPoint]]:
-    """Those of one way that are next to each other in λ or, where they imitate, in imitation, all else equal."""
-
-    def along(line: Callable[[FrontierPoint], Any], place: Callable[[FrontierPoint], float]) -> Iterator[Any]:
-        lines: dict[Any, list[FrontierPoint]] = {}
+    """Those that are next to each other along one axis, all else equal."""
+    for axis in AXES:
+        lines: dict[tuple[Any, ...], list[FrontierPoint]] = {}
         for each in points:
-            lines.setdefault(line(each), []).append(each)
-        for same in lines.values():
-            yield from itertools.pairwise(sorted(same, key=place))
-
-    yield from along(lambda each: (each.point.way, each.point.imitation), lambda each: each.point.multiplier)
-    yield from along(lambda each: (each.point.way, each.point.multiplier), lambda each: each.point.imitation or 0.0)
+            values = each.point._asdict()
+            if values.pop(axis) is not None:
+                lines.setdefault(tuple(values.values()), []).append(each)
+        for line in lines.values():
+            yield from itertools.pairwise(sorted(line, key=lambda each: getattr(each.point, axis)))

@@ -10,16 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from corsdice.conditions import Point, condition_of, imitation_of, multiplier_of
+from corsdice.conditions import AXES, Point, condition_of
 from corsdice.dynamics import Model
 from corsdice.ope.frontier import Frontier, FrontierPoint, refined
 from corsdice.ope.imagined import Ensemble, ensemble_of
 from corsdice.policy_family import PolicyFamily
 
-POSITIONS = tuple(np.linspace(0, 1, 9).tolist())
-"""Of λ, at first."""
-CLOSENESS = tuple(np.linspace(0, 1, 5).tolist())
-"""Of the improved actor, at first."""
+COARSE = {"multiplier": 9, "imitation": 5}
+"""Values of each at first, evenly over its range."""
 AT_ONCE = 16
 """Policies imagined side by side, by one compiled program."""
 REFINEMENTS = 6
@@ -61,11 +59,12 @@ def trace(
 
 def coarse(ways: Iterable[str]) -> list[Point]:
     """All ways at a few λ, the improved one at a few weights of imitation."""
+    values = {name: axis.at(np.linspace(0, 1, COARSE[name])).tolist() for name, axis in AXES.items()}
     return [
-        Point(way, float(multiplier_of(position)), None if closeness is None else float(imitation_of(closeness)))
+        Point(way, multiplier, imitation)
         for way in ways
-        for closeness in (CLOSENESS if way == "improved" else (None,))
-        for position in POSITIONS
+        for imitation in (values["imitation"] if way == "improved" else (None,))
+        for multiplier in values["multiplier"]
     ]
 
 

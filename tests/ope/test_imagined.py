@@ -1,0 +1,174 @@
+"""What models of one step imagine of a policy, against simulation."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from corsdice import envs
+from corsdice.algorithms.logs import units_of
+from corsdice.dynamics import are_strange, imagine
+from corsdice.envs.rollout import rollout
+from corsdice.ope import evidence_of, standard_function
+from corsdice.ope.dynamics import fit_dynamics, fit_ensemble
+from corsdice.ope.imagined import Ensemble, ensemble_of
+
+DISCOUNT = 0.99
+SLOPES, OFFSETS = np.array([[0, -4.8], [-4, 0], [0, -4]]) / 3, np.array([9.6, 0]) / 3
+
+
+def steady(rows):
+    """Along the lane at a speed of 2, where cost begins; for NumPy's rows and JAX's."""
+    return (rows @ SLOPES + OFFSETS).clip(-1, 1)
+
+
+def astray(rows):
+    """Full reverse and to the side, which no driver does."""
+    return np.tile([-1.0, 1.0], (len(rows), 1))
+
+
+@cache
+def logs_of(name):
+    """So many that the falls from the ridge, one in five episodes, are enough to learn from."""
+    logs = envs.collect(envs.TASKS[name], 0, 600 if name == "point-ridge" else 200)
+    return evidence_of(logs, units_of(logs, DISCOUNT), envs.TASKS[name].horizon, DISCOUNT)
+
+
+@cache
+def model_of(name):
+    return fit_dynamics(logs_of(name))
+
+
+@cache
+def ensemble(name):
+    evidence = logs_of(name)
+    return ensemble_of([model_of(name)], evidence.initial_observations, evidence.horizon, 40_000)
+
+
+def of_function(name, policy):
+    return ensemble(name).of_function(standard_function(logs_of(name), policy, (3,)))
+
+
+@cache
+def steps_of(name):
+    """What is imagined of the steady policy, step by step, and which steps come before the end."""
+    evidence = logs_of(name)
+    units = evidence.units
+
+    def act(rows, key):
+        raw = rows * units.observation_scale + units.observation_shift
+        return (steady(raw) - units.action_shift) / units.action_scale
+
+    play = jax.jit(lambda model, starts, key: imagine(model, act, starts, evidence.horizon, key))
+    steps, lived = play(model_of(name), ensemble(name).starts, ensemble(name).key)
+    return jax.device_get(steps), np.asarray(lived)
+
+
+@pytest.mark.parametrize("name", ["point-run", "point-ridge"])
+def test_imagined_episodes_are_like_simulated_ones(name):
+    """Within three standard errors, and what a speed that is off by .015 makes of return and cost.
+
+    20,000 rows with a noise of .1 tell one step's mean to some thousandths, and the loop through the policy doubles it.
+    At a speed of 2, where cost begins, that is a matter of three steps in a hundred.
+    """
+    steps, going = steps_of(name)
+    truth = jax.device_get(rollout(envs.TASKS[name], lambda _, key, row: steady(row), (), jax.random.key(1), 2000))
+    lived = np.cumsum(truth.terminated, 1) - truth.terminated == 0
+    assert lived[:, -1].all() == (name == "point-run")
+    length = lived.sum(1).mean()
+    crowd = (np.abs(truth.rewards[lived] - 2) < 0.05).mean() / 0.1  # of speeds at the limit, for each unit of speed
+    slopes = length, length * crowd, 0.0
+    simulated_columns = truth.rewards, truth.costs, np.ones_like(truth.rewards)
+    imagined_columns = [*np.moveaxis(steps.values, -1, 0), np.ones_like(going)]
+    for imagined, simulated, slope in zip(imagined_columns, simulated_columns, slopes, strict=True):
+        told, simulated = (imagined * going).sum(0), (simulated * lived).sum(1)
+        deviation = np.sqrt(simulated.var() / len(simulated) + told.var() / len(told))
+        assert abs(told.mean() - simulated.mean()) <= 3 * deviation + 0.015 * slope
+
+
+@pytest.mark.parametrize("name", ["point-run", "point-ridge"])
+def test_the_sums_are_those_of_the_steps(name):
+    """Played step by step, as a function that does not compile must be, and compiled."""
+    steps, going = steps_of(name)
+    found = of_function(name, steady)
+    sums = (steps.values * going[..., None]).sum(0)
+    np.testing.assert_allclose([each.value for each in found.sums], sums.mean(0), rtol=2e-3)
+    np.testing.assert_allclose(found.costs.mean(), sums[:, 1].mean(), rtol=2e-3)
+
+
+def test_discounted_sums_run_on_beyond_the_time_limit():
+    """As those of simulation, which no time limit cuts off; within 1 %, as the undiscounted ones are."""
+    name = "point-run"
+    told = ensemble(name).discounted(DISCOUNT).of_function(standard_function(logs_of(name), steady, (3,)))
+    long = jax.device_get(
+        rollout(envs.TASKS[name], lambda _, key, row: steady(row), (), jax.random.key(1), 200, steps=1000)
+    )
+    truth = (DISCOUNT ** np.arange(1000) * long.rewards).sum(1).mean()
+    assert told.sums.returned.value == pytest.approx(truth, rel=0.01)
+
+
+def test_imagined_noise_has_the_columns_of_a_row_together():
+    """The place follows the speed, y' = y + v_y'/10, which noise for each column alone would break."""
+    steps, _ = steps_of("point-run")
+    units = logs_of("point-run").units
+    (y, _, v), (next_y, _, next_v) = (
+        (rows.reshape(-1, 3) * units.observation_scale + units.observation_shift).T
+        for rows in (steps.observations, steps.next_observations)
+    )
+    surprise = next_v - v - np.polyval(np.polyfit(v, next_v - v, 1), v)
+    assert np.std(next_y - y - 0.1 * next_v) < 0.2 * np.std(0.1 * surprise)
+
+
+def test_reward_and_cost_are_told_by_where_a_step_leads():
+    """On point-run reward and cost are of the speed after the step: s' tells both, where (s,a) leaves noise."""
+    steps, _ = steps_of("point-run")
+    evidence = logs_of("point-run")
+    after = steps.next_observations * evidence.units.observation_scale + evidence.units.observation_shift
+    rewards, costs = np.moveaxis(steps.values, -1, 0)
+    assert np.sqrt(((rewards - after[..., 1]) ** 2).mean()) < 0.1 * evidence.values[0].std()
+    clear = np.abs(after[..., 1] - 2) > 0.2
+    fast = (after[..., 1] > 2) | (np.abs(after[..., 0]) > 1)
+    assert np.abs(costs - fast)[clear].mean() < 0.02
+
+
+def test_a_policy_that_leaves_the_logs_is_strange():
+    name = "point-run"
+    logged = are_strange(model_of(name), logs_of(name).observations)
+    assert np.mean(logged) == pytest.approx(0.01, abs=1e-3)
+    assert of_function(name, steady).strange < 0.1
+    assert of_function(name, astray).strange > 0.5
+
+
+def test_each_logged_first_state_is_begun_from_equally_often():
+    starts = jnp.arange(6.0).reshape(3, 2)
+    whole = ensemble_of([None], starts, horizon=10, rows=400)
+    assert sorted(whole.starts[:, 0].tolist()) == sorted([0.0, 2.0, 4.0] * (len(whole.starts) // 3))
+    assert len(whole.starts) >= 40
+    assert len(ensemble_of([None] * 4, jnp.zeros((1000, 2)), horizon=10, rows=2_000).starts) == 50
+
+
+def told(sums):
+    """Of sums [models, episodes, 2]."""
+    models, logged = sums.shape[:2]
+    return Ensemble([None] * models, None, logged, None, None)._imagined(sums, np.zeros(models)).sums
+
+
+def test_an_interval_holds_the_chance_of_the_first_states_and_how_models_differ():
+    by_chance = np.random.default_rng(0).normal(size=(1, 400, 2)).repeat(4, 0)
+    few, many = told(by_chance[:, :100]).cost, told(by_chance).cost
+    assert (few.high - few.low) / (many.high - many.low) == pytest.approx(2, rel=0.2)
+    apart = by_chance + np.array([-3.0, -1.0, 1.0, 3.0])[:, None, None]
+    wide = told(apart).cost
+    assert wide.value == pytest.approx(many.value)
+    half = np.hypot((many.high - many.low) / 2, 1.96 * np.std([-3, -1, 1, 3], ddof=1))
+    assert (wide.high - wide.low) / 2 == pytest.approx(half)
+
+
+def test_each_model_does_without_other_episodes():
+    logs = envs.collect(envs.TASKS["point-run"], 0, 8)
+    models = fit_ensemble(evidence_of(logs, units_of(logs, DISCOUNT), 100, DISCOUNT))
+    weights = [np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(each.params)]) for each in models]
+    assert all(each.scales == models[0].scales for each in models)  # so that they share what is compiled
+    assert len({each.tobytes() for each in weights}) == len(models) == 4
