@@ -415,7 +415,7 @@ def test_each_limit_has_chosen_from_the_frontier_of_each_member(out):
     ]
     for each in cell["policies"]:
         member = (0.3, 1.0).index(each["alpha"])
-        assert tuple(each[name] for name in CHOICE) == frontier.nearest(each["cost_limit"], member).point
+        assert tuple(each[name] for name in CHOICE) == frontier.nearest(each["cost_limit"], [member]).point
     (clone, *_) = json.loads((out / "cells" / "point-run" / "bc-safe" / "limit-60.json").read_text())["policies"]
     assert {clone[name] for name in CHOICE} == {None}
 

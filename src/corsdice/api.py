@@ -24,7 +24,7 @@ from corsdice.ope.imagined import Imagined
 from corsdice.policy import Policy
 from corsdice.policy_family import PolicyFamily
 from corsdice.training.assess import assessor_of
-from corsdice.training.run import DEFAULT_ALPHA, Plan, Trainer, plan_of
+from corsdice.training.run import Plan, Trainer, plan_of
 from corsdice.training.ship import Shipped, models_of, shipped, traced
 
 
@@ -35,8 +35,8 @@ class Learner:
     family: PolicyFamily | None = None
     """Every policy for every limit, of an algorithm that learns them at once."""
 
-    def __init__(self, algorithm: str, alpha: float = DEFAULT_ALPHA, preset: str = "default", **options: Any) -> None:
-        self.algorithm, self.alpha, self.preset, self.options = algorithm, alpha, preset, options
+    def __init__(self, algorithm: str, alphas: Sequence[float] = (), preset: str = "default", **options: Any) -> None:
+        self.algorithm, self.alphas, self.preset, self.options = algorithm, list(alphas), preset, options
 
     def fit(self, dataset: Dataset, cost_limit: CostLimit | Sequence[CostLimit] = (), seeds: int = 1) -> Learner:
         """Trains. A family needs no limit; other algorithms are trained for each of those given."""
@@ -48,7 +48,7 @@ class Learner:
             dataset,
             [limit.episode for limit in limits],
             horizon=limits[0].horizon if limits else None,
-            alphas=[self.alpha],
+            alphas=self.alphas,
             seeds=seeds,
             preset=self.preset,
             options=self.options,
@@ -113,6 +113,6 @@ class Learner:
         return self.family
 
 
-def CORSDICE(alpha: float = DEFAULT_ALPHA, **options: Any) -> Learner:
+def CORSDICE(**options: Any) -> Learner:
     """CORSDICE as a family: one training, every limit."""
-    return Learner("corsdice", alpha, **options)
+    return Learner("corsdice", **options)

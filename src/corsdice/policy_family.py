@@ -48,9 +48,9 @@ class PolicyFamily:
     """Of each member: shapes, algorithm, hyper-parameters, data."""
     _by_limit: dict[float, Policy] = field(default_factory=dict, compare=False, repr=False)
 
-    def at(self, *, cost_limit: float, member: int | None = None) -> Policy:
+    def at(self, *, cost_limit: float) -> Policy:
         """The policy of the largest estimated return whose cost is estimated to be within the limit."""
-        return self.policy(self.frontier.choose(cost_limit, member), cost_limit)
+        return self.policy(self.frontier.choose(cost_limit), cost_limit)
 
     def predict(self, observations: Any, *, cost_limit: float) -> np.ndarray:
         """Actions of the policy for this limit; see `Policy.predict`."""

@@ -144,7 +144,7 @@ def test_the_largest_return_within_the_limit_is_chosen_by_the_upper_end_of_its_c
     )
     assert frontier.choose(10).returned.value == 80
     assert frontier.choose(10.5).returned.value == 90
-    assert frontier.choose(10, member=1).returned.value == 10
+    assert frontier.choose(10, members=[1]).returned.value == 10
     assert frontier.nearest(1).cost.value == 1
     with pytest.raises(UserError, match="ask for at least 2"):
         frontier.choose(1)

@@ -23,6 +23,11 @@ class Algorithm(NamedTuple):
         """Whether one training serves every limit."""
         return self.module in (family, d_corsdice)
 
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """Those that it is trained for unless others are asked for; a limit chooses among those of a family."""
+        return (0.03, 0.3) if self.is_family else (0.3,)
+
     def config(self, **options: Any) -> Config:
         """Its configuration with some options changed."""
         default: Config = self.module.Config(**self.settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from corsdice.ope.frontier import Frontier
 from corsdice.report import terminal
 from corsdice.report.run import run_report
 from corsdice.training import assess, directory
+from corsdice.training.population import Member
 from corsdice.training.run import Outcome, plan_of
 from corsdice.training.ship import models_of, shipped, traced
 
@@ -109,7 +110,7 @@ def finish(out: Path, outcome: Outcome, parts: Split, limits: list[float]) -> No
         print("estimating from logs alone what every policy of the family returns and costs")
         family = traced(outcome, parts, models)
         family.save(out / directory.FAMILY)
-        show_frontier(family.frontier)
+        show_frontier(family.frontier, outcome.plan.members)
     policies = shipped(outcome, limits, family)
     if family is not None:
         directory.save_shipped(out, policies)
@@ -121,21 +122,22 @@ def finish(out: Path, outcome: Outcome, parts: Split, limits: list[float]) -> No
     report(out, out / directory.REPORT)
 
 
-def show_frontier(frontier: Frontier) -> None:
+def show_frontier(frontier: Frontier, members: Sequence[Member]) -> None:
     """The policies that no other beats, thinned to a screen."""
     best = frontier.efficient()
     shown = [best[round(i)] for i in np.linspace(0, len(best) - 1, min(SHOWN, len(best)))]
     terminal.print_table(
         f"The frontier: {len(best)} of {len(frontier.points)} policies are beaten by none; sums over an episode, "
         "± half a 95 % interval",
-        ("cost", "return", "way to act", "λ", "member"),
+        ("cost", "return", "way to act", "λ", "α", "seed"),
         [
             (
                 _interval(each.cost),
                 _interval(each.returned),
                 each.point.way + ("" if each.point.imitation is None else f", imitation {each.point.imitation:.2g}"),
                 f"{each.point.multiplier:.3g}",
-                str(each.member),
+                f"{members[each.member].alpha:g}",
+                str(members[each.member].seed),
             )
             for each in shown
         ],

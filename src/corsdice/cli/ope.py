@@ -77,7 +77,7 @@ def _shipped(run: Path, outcome: Outcome, cost_limit: float | None) -> list[Ship
             raise UserError(f"{run} serves every limit and was given none: name one with --cost-limit")
     else:
         chosen = directory.read_family(run).at(cost_limit=cost_limit)
-        policies = {f"{plan.members[chosen.about['member']].name}-limit{cost_limit:.6g}": chosen}
+        policies = {f"limit{cost_limit:.6g}": chosen}
     return [
         Shipped(
             name,

@@ -39,7 +39,7 @@ class ProtocolConfig(Where):
     """What an episode may cost, undiscounted, in every task; a task's own three unless said."""
     tight: bool = False
     """A task's one tight limit, 10 or 5, instead."""
-    alphas: tuple[float, ...] = (0.1, 0.3, 1.0)
+    alphas: tuple[float, ...] = (0.03, 0.3)
     """How closely to stay with the logs; which one is reported is the selection's business. Clones and actor-critics
     have none."""
     seeds: int = 5

@@ -24,7 +24,7 @@ from corsdice.report import figures, terminal
 from corsdice.training import directory
 from corsdice.training.assess import Assessor, assessor_of
 from corsdice.training.run import plan_of
-from corsdice.training.ship import Shipped, models_of, shipped
+from corsdice.training.ship import Shipped, by_member, models_of, shipped
 
 CHOICE = ("alpha", "seed", "cost_limit", "way", "multiplier", "imitation")
 COLUMNS = ("task", *CHOICE, "quantity", "estimate", "low", "high", "truth", "truth_se", "verdict")
@@ -51,7 +51,8 @@ def run(config: CalibrationConfig) -> None:
     parts = split(dataset, HOLDOUT)
     models = models_of(outcome, parts)
     assessor = assessor_of(outcome, parts.judge, models)
-    policies = shipped(outcome, config.limits, traced_once(out / "run", outcome, parts, models))
+    family = traced_once(out / "run", outcome, parts, models)
+    policies = shipped(outcome, config.limits, family, by_member(plan))
     rows: list[dict[str, Any]] = []
     cells = output_directory(out / "cells" / f"{config.truth_episodes}-episodes")
     with terminal.progress(len(policies), "policies") as advance:

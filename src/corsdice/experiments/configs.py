@@ -263,9 +263,9 @@ class CalibrationConfig:
     out: Path = Path("out/calibration")
     """Where the logs, the run, results.csv, summary.json and calibration.png go. What is done is not done again."""
     task: EmbeddedTask = "point-circle"
-    limits: tuple[float, ...] = (10.0, 20.0, 40.0)
+    limits: tuple[float, ...] = (5.0, 10.0, 20.0, 40.0)
     """Undiscounted costs an episode may have, each of which chooses a policy of every α and seed."""
-    alphas: tuple[float, ...] = (0.1, 0.3, 1.0)
+    alphas: tuple[float, ...] = (0.03, 0.3)
     seeds: int = 5
     episodes: int = 2000
     """Logged episodes: half to train on, a quarter to choose by, and a quarter for the estimates."""

@@ -19,7 +19,7 @@ from corsdice.report import html, terminal
 from corsdice.report.run import run_report
 from corsdice.training import assess, directory
 from corsdice.training.run import Outcome, plan_of
-from corsdice.training.ship import Models, models_of, shipped, traced
+from corsdice.training.ship import Models, by_seed, models_of, shipped, traced
 
 BASELINES = ("bc-all",)
 """At the middle limit alone, one seed."""
@@ -66,7 +66,7 @@ def results(
     if method == "corsdice":
         family = traced(outcome, parts, models)
         family.save(where / directory.FAMILY)
-    policies = shipped(outcome, limits, family)
+    policies = shipped(outcome, limits, family, by_seed(outcome.plan))
     if family is not None:
         directory.save_shipped(where, policies)
     estimates = assess.assess(outcome, policies, assess.assessor_of(outcome, parts.judge, models))

@@ -33,7 +33,7 @@ from corsdice.report import terminal
 from corsdice.training import directory
 from corsdice.training.assess import Assessor
 from corsdice.training.run import Outcome, Plan, plan_of
-from corsdice.training.ship import Models, Shipped, models_of, shipped
+from corsdice.training.ship import Models, Shipped, by_member, models_of, shipped
 
 CHOICE = ("way", "multiplier", "imitation")
 """Of a family: which of its policies a limit has chosen; λ is in standard units."""
@@ -273,7 +273,7 @@ def policies_of(cell: Cell, outcome: Outcome, shared: Shared) -> dict[Place, Shi
         (way, limit, index): each
         for way in cell.ways or (None,)
         for limit in cell.limits
-        for each in shipped(outcome, [limit], family and acting_by(family, way))
+        for each in shipped(outcome, [limit], family and acting_by(family, way), by_member(outcome.plan))
         if (index := int(each.policy.about["member"])) not in outcome.failures
     }
 

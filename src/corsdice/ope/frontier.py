@@ -7,7 +7,7 @@ policies is the policies.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,9 +61,9 @@ class Frontier(NamedTuple):
 
     points: tuple[FrontierPoint, ...]
 
-    def choose(self, limit: float, member: int | None = None) -> FrontierPoint:
+    def choose(self, limit: float, members: Collection[int] | None = None) -> FrontierPoint:
         """The largest return among those whose cost is within the limit, even at the upper end of its interval."""
-        chosen = self.nearest(limit, member)
+        chosen = self.nearest(limit, members)
         if chosen.cost.high > limit:
             least = chosen
             raise UserError(
@@ -72,25 +72,25 @@ class Frontier(NamedTuple):
             )
         return chosen
 
-    def nearest(self, limit: float, member: int | None = None) -> FrontierPoint:
+    def nearest(self, limit: float, members: Collection[int] | None = None) -> FrontierPoint:
         """The same where there is one, else the policy of the least cost."""
-        known = self.known(member)
+        known = self.known(members)
         within = [each for each in known if each.cost.high <= limit]
         if not within:
             return min(known, key=lambda each: each.cost.high)
         return max(within, key=lambda each: each.returned.value)
 
-    def efficient(self, member: int | None = None) -> list[FrontierPoint]:
+    def efficient(self, members: Collection[int] | None = None) -> list[FrontierPoint]:
         """Those that no other beats in both, from the least to the largest cost."""
         found: list[FrontierPoint] = []
-        for each in sorted(self.known(member), key=lambda each: (each.cost.value, -each.returned.value)):
+        for each in sorted(self.known(members), key=lambda each: (each.cost.value, -each.returned.value)):
             if not found or each.returned.value > found[-1].returned.value:
                 found.append(each)
         return found
 
-    def known(self, member: int | None = None) -> list[FrontierPoint]:
+    def known(self, members: Collection[int] | None = None) -> list[FrontierPoint]:
         """Those that the models know enough of, or all where these are none."""
-        asked = [each for each in self.points if member is None or each.member == member]
+        asked = [each for each in self.points if members is None or each.member in members]
         return [each for each in asked if each.strange <= LARGEST_STRANGE] or asked
 
     def to_json(self) -> list[dict[str, Any]]:

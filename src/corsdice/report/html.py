@@ -216,7 +216,7 @@ def family(points: Sequence[JSON]) -> list[JSON]:
     if not points:
         return []
     values = [[each[quantity]["value"] for each in points] for quantity in ("cost", "return")]
-    names = [plain(f"{each['way']} at λ {each['multiplier']:.3g}, member {each['member']}") for each in points]
+    names = [plain(f"{each['way']} at λ {each['multiplier']:.3g}, {each['trained']}") for each in points]
     hover = "%{text}: return %{y:.4g}, cost %{x:.4g}<extra></extra>"
     marker = {"color": "#808080", "size": 4}
     look = {"type": "scatter", "mode": "markers", "marker": marker, "opacity": 0.6, "showlegend": False}

@@ -50,10 +50,15 @@ def run_report(run: Path) -> dict[str, Any]:
 
 
 def frontier_of(run: Path) -> list[dict[str, Any]]:
-    """The points of a family's frontier; none of a run that was trained for its limits."""
+    """The policies of a family's frontier; none of a run that was trained for its limits."""
     if not (run / f"{directory.FAMILY}.json").exists():
         return []
-    return directory.read_family(run).frontier.to_json()
+    family = directory.read_family(run)
+    return [
+        each.to_json() | {"trained": f"seed {about['seed']}, α {about['alpha']:g}"}
+        for each in family.frontier.points
+        for about in [family.abouts[each.member]]
+    ]
 
 
 def _by_member(path: Path) -> dict[str, Any]:

@@ -31,9 +31,6 @@ from corsdice.training.population import (
     run_chunk,
 )
 
-DEFAULT_ALPHA = 0.3
-"""In deviations of the reward times 1/(1-γ): see docs/training.md for what it did on the embedded tasks."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -153,7 +150,7 @@ def plan_of(
         raise UserError(
             f"{algorithm} is trained for one limit: --cost-limit C, the undiscounted cost an episode may have"
         )
-    alphas = alphas or [DEFAULT_ALPHA]
+    alphas = alphas or list(chosen.alphas)
     if min(alphas) <= 0 or seeds < 1 or config.steps < 1 or chunk < 1:
         raise UserError("alpha, seeds, steps and chunk must be positive")
     if chosen.is_family and keep > 1:

@@ -17,7 +17,7 @@ from corsdice.ope import evidence_of
 from corsdice.ope.dynamics import fit_ensemble
 from corsdice.policy import Policy
 from corsdice.policy_family import PolicyFamily
-from corsdice.training.run import Outcome
+from corsdice.training.run import Outcome, Plan
 from corsdice.training.trace import trace
 
 MODEL_ROWS = 500_000
@@ -52,8 +52,28 @@ def traced(
     return replace(learned, frontier=frontier)
 
 
-def shipped(outcome: Outcome, limits: Sequence[float], learned: PolicyFamily | None = None) -> list[Shipped]:
-    """The policies of a run; of a family one for each member and limit, the nearest to it where none is within."""
+Groups = dict[str, list[int]]
+"""By name: members of a family that a limit chooses among."""
+
+
+def by_seed(plan: Plan) -> Groups:
+    groups: Groups = {}
+    for index, member in enumerate(plan.members):
+        groups.setdefault(f"seed{member.seed}", []).append(index)
+    return groups
+
+
+def by_member(plan: Plan) -> Groups:
+    return {member.name: [index] for index, member in enumerate(plan.members)}
+
+
+def shipped(
+    outcome: Outcome, limits: Sequence[float], learned: PolicyFamily | None = None, groups: Groups | None = None
+) -> list[Shipped]:
+    """The policies of a run; of a family the best one for each limit, or the nearest to it where none is within.
+
+    A limit chooses among all members, or for each group among its own.
+    """
     plan = outcome.plan
     if not by_name(plan.algorithm).is_family:
         return [
@@ -63,13 +83,15 @@ def shipped(outcome: Outcome, limits: Sequence[float], learned: PolicyFamily | N
         ]
     if learned is None:
         raise UserError("a family needs its frontier before a limit can choose from it")
+    if groups is None:
+        groups = {"": list(range(len(plan.members)))}
     return [
         Shipped(
-            f"{member.name}-limit{limit:.6g}",
-            learned.policy(learned.frontier.nearest(limit, index), limit),
+            f"{group}-limit{limit:.6g}".lstrip("-"),
+            learned.policy(learned.frontier.nearest(limit, going), limit),
             CostLimit.episodic(limit, horizon=plan.horizon, discount=plan.discount),
         )
         for limit in limits
-        for index, member in enumerate(plan.members)
-        if index not in outcome.failures
+        for group, members in groups.items()
+        if (going := [index for index in members if index not in outcome.failures])
     ]

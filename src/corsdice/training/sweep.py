@@ -34,7 +34,7 @@ from corsdice.training.assess import Assessor, assess, assessor_of
 from corsdice.training.journal import Journal
 from corsdice.training.population import Member
 from corsdice.training.run import Outcome, Plan, fingerprint, plan_of
-from corsdice.training.ship import Models, Shipped, models_of, shipped, traced
+from corsdice.training.ship import Models, Shipped, by_member, models_of, shipped, traced
 from corsdice.training.space import parse_space, split_draw
 
 RUNGS = (0.25, 0.5)
@@ -150,7 +150,7 @@ def _train_all(
             return shipped(outcome, [])
         family = traced(outcome, parts, shared(outcome)[0])
         family.save(run / directory.FAMILY)
-        chosen = shipped(outcome, [limit], family)
+        chosen = shipped(outcome, [limit], family, by_member(outcome.plan))
         directory.save_shipped(run, chosen)
         return chosen
 

@@ -20,7 +20,7 @@ COARSE = {"multiplier": 9, "imitation": 5}
 """Values of each at first, evenly over its range."""
 AT_ONCE = 16
 """Policies imagined side by side, by one compiled program."""
-REFINEMENTS = 6
+REFINEMENTS = 10
 """Rounds of so many further policies of each member."""
 
 
