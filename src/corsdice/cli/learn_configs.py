@@ -29,8 +29,8 @@ class TrainConfig:
     """What an episode may cost, undiscounted: each asks for a policy and a verdict. CORSDICE needs none."""
     algorithm: AlgorithmName = "corsdice"
     alpha: tuple[float, ...] = ()
-    """How closely to stay with the logs, whatever the scale of the reward; several are trained side by side. Unless said
-    0.3, and of CORSDICE 0.03 and 0.3, among which a limit chooses."""
+    """How closely to stay with the logs, whatever the scale of the reward; several are trained side by side. 0.3 unless
+    said, and of CORSDICE 0.03 and 0.3, among which a limit chooses."""
     seeds: int = 1
     horizon: int | None = None
     """Steps an episode may last; needed where the data do not tell."""

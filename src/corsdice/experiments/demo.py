@@ -98,20 +98,19 @@ def results(
 def show(rows: list[dict[str, Any]], config: DemoConfig) -> None:
     terminal.print_table(
         f"{config.task}: sums over an episode; truth from {config.truth_episodes:,} episodes",
-        ("limit", "method", "seed", "return", "cost", "safe", "est. return", "est. cost", "verdict"),
+        ("limit", "method, seed", "return", "cost", "est. return", "est. cost", "verdict"),
         [
             (
-                f"{row['cost_limit']:g}",
-                row["method"],
-                str(row["seed"]),
-                f"{row['return']:.1f}",
-                f"{row['cost']:.1f}",
-                "yes" if row["cost"] <= row["cost_limit"] else "NO",
-                f"{row['estimated_return']:.1f}",
-                f"{row['estimated_cost']:.1f} ({row['estimated_cost_low']:.1f} to {row['estimated_cost_high']:.1f})",
+                f"{limit:g}",
+                f"{row['method']} {row['seed']}",
+                f"{row['return']:.0f}",
+                f"{row['cost']:.1f}" if row["cost"] <= limit else f"({row['cost']:.1f})",
+                f"{row['estimated_return']:.0f}",
+                f"{row['estimated_cost']:.1f} ± {(row['estimated_cost_high'] - row['estimated_cost_low']) / 2:.1f}",
                 row["verdict"],
             )
             for row in sorted(rows, key=lambda row: row["cost_limit"])
+            for limit in [row["cost_limit"]]
         ],
     )
-    print("est.: from episodes that had no part in training or in the choice of a policy, with a 95 % interval")
+    print("In brackets: over the limit. est.: from logs alone, ± half a 95 % interval.")
