@@ -38,8 +38,17 @@ class Learner:
     def __init__(self, algorithm: str, alphas: Sequence[float] = (), preset: str = "default", **options: Any) -> None:
         self.algorithm, self.alphas, self.preset, self.options = algorithm, list(alphas), preset, options
 
-    def fit(self, dataset: Dataset, cost_limit: CostLimit | Sequence[CostLimit] = (), seeds: int = 1) -> Learner:
-        """Trains. A family needs no limit; other algorithms are trained for each of those given."""
+    def fit(
+        self,
+        dataset: Dataset,
+        cost_limit: CostLimit | Sequence[CostLimit] = (),
+        seeds: int = 1,
+        horizon: int | None = None,
+    ) -> Learner:
+        """Trains. A family needs no limit; other algorithms are trained for each of those given.
+
+        `horizon` is the steps an episode may last, where neither a limit nor the data tell.
+        """
         limits = [cost_limit] if isinstance(cost_limit, CostLimit) else list(cost_limit)
         if len({(limit.horizon, limit.discount) for limit in limits}) > 1:
             raise UserError("cost limits of one fit must share their horizon and discount")
@@ -47,7 +56,7 @@ class Learner:
             self.algorithm,
             dataset,
             [limit.episode for limit in limits],
-            horizon=limits[0].horizon if limits else None,
+            horizon=limits[0].horizon if limits else horizon,
             alphas=self.alphas,
             seeds=seeds,
             preset=self.preset,
@@ -62,7 +71,6 @@ class Learner:
             self.family = traced(trainer.outcome, trainer.split, models)
         self._shipped = shipped(trainer.outcome, [limit.episode for limit in limits], self.family)
         self._assessor = assessor_of(trainer.outcome, trainer.split.judge, models)
-        self._estimates: dict[int, Imagined] = {}
         return self
 
     @property
@@ -85,20 +93,16 @@ class Learner:
 
     def estimate(self, policy: Policy) -> Imagined:
         """Return and cost of a policy, from episodes that had no part in training or in any choice."""
-        if id(policy) not in self._estimates:
-            self._estimates[id(policy)] = self._assessor.estimate(policy)
-        return self._estimates[id(policy)]
+        return self._assessor.estimate(policy)
 
     def verdict(self, policy: Policy, *, cost_limit: float) -> Verdict:
         """Whether the policy keeps a limit, by the same episodes."""
-        found = self.estimate(policy)
-        return judge(found.sums.cost, found.strange, cost_limit)
+        return _judged(self.estimate(policy), cost_limit)
 
     def _preference(self, each: Shipped) -> tuple[bool, float]:
-        limit = each.limit.episode
-        sums = self.estimate(each.policy).sums
-        verdict = self.verdict(each.policy, cost_limit=limit).verdict
-        return preference(verdict, sums.returned.value, sums.cost.high, limit)
+        limit, found = each.limit.episode, self.estimate(each.policy)
+        returned, cost = found.sums
+        return preference(_judged(found, limit).verdict, returned.value, cost.high, limit)
 
     def save(self, path: Path | str) -> Path:
         """The whole family as PATH.safetensors and PATH.json; `corsdice.load` reads it."""
@@ -111,6 +115,10 @@ class Learner:
                 f"{self.algorithm} learns a policy for each limit, not a family: take .policy(cost_limit=…)"
             )
         return self.family
+
+
+def _judged(found: Imagined, limit: float) -> Verdict:
+    return judge(found.sums.cost, found.strange, limit)
 
 
 def CORSDICE(**options: Any) -> Learner:

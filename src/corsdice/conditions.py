@@ -49,8 +49,6 @@ MULTIPLIERS = Range(0.0, 100.0, bend=0.2)
 hundred times as much as the reward, which is next to cost alone."""
 IMITATIONS = Range(0.02, 20.0)
 """From next to none to next to nothing else."""
-SMALLEST_SHARE = 0.01
-"""Of α/(1+λ), in parts of α."""
 MULTIPLIER_FEATURES, IMITATION_FEATURES = 4, 2
 
 
@@ -108,8 +106,8 @@ def between(one: Point, other: Point) -> Point:
 
 
 def alpha_of(alpha: Number, multiplier: Number) -> jax.Array:
-    """α/(1+λ), the weight of the divergence beside (r - λc)/(1+λ); held away from 0, where weights would be greedy."""
-    return jnp.asarray(alpha) * jnp.maximum(1 / (1 + multiplier), SMALLEST_SHARE)
+    """α/(1+λ), the weight of the divergence beside (r - λc)/(1+λ)."""
+    return jnp.asarray(alpha) / (1 + multiplier)
 
 
 def conditioned(inputs: jax.Array, condition: jax.Array) -> jax.Array:

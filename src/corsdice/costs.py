@@ -23,6 +23,9 @@ from typing import NewType
 
 from corsdice.errors import UserError
 
+TAIL = 1e-4
+"""The weight γ^T at which a discounted sum may stop."""
+
 EpisodeCost = NewType("EpisodeCost", float)
 DiscountedCost = NewType("DiscountedCost", float)
 PerStepCost = NewType("PerStepCost", float)
@@ -82,3 +85,10 @@ class CostLimit:
             f"{self.episode:.5g} per episode of {self.horizon} steps = {self.discounted:.5g} discounted "
             f"(γ={self.discount:g}) = {self.per_step:.5g} per step"
         )
+
+
+def discounted_steps(discount: float) -> int:
+    """The first T with γ^T <= TAIL."""
+    if not 0 <= discount < 1:
+        raise UserError(f"the discount must be in [0, 1), got {discount}")
+    return math.ceil(math.log(TAIL) / math.log(discount)) if discount else 1

@@ -1,4 +1,4 @@
-"""A learned model of one step, and what it imagines of a policy (fitted and tried by `ope.dynamics`)."""
+"""A learned model of one step, and what it imagines of a policy (fitted by `ope.dynamics`)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class PolicyFamily:
     frontier: Frontier
     abouts: tuple[dict[str, Any], ...]
     """Of each member: shapes, algorithm, hyper-parameters, data."""
-    _by_limit: dict[float, Policy] = field(default_factory=dict, compare=False, repr=False)
+    _by_limit: dict[float, Policy] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def at(self, *, cost_limit: float) -> Policy:
         """The policy of the largest estimated return whose cost is estimated to be within the limit."""

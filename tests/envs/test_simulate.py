@@ -14,8 +14,8 @@ import pytest
 from awkward_envs import DIRECTORY, Brief
 
 from corsdice.algorithms.logs import Units
+from corsdice.costs import discounted_steps
 from corsdice.envs import TASKS, evaluate
-from corsdice.envs.rollout import discounted_steps
 from corsdice.envs.simulate import AT_ONCE, lockstep, simulate, simulate_each
 from corsdice.errors import UserError
 from corsdice.networks import Actor

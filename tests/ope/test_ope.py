@@ -11,7 +11,8 @@ import pytest
 
 from corsdice import data, envs
 from corsdice.algorithms.logs import standard_observations, units_of
-from corsdice.envs.rollout import discounted_steps, rollout
+from corsdice.costs import discounted_steps
+from corsdice.envs.rollout import rollout
 from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
 from corsdice.ope import (

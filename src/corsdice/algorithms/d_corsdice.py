@@ -1,7 +1,7 @@
 """D-CORSDICE: the family with a diffusion way to act.
 
-ν and Q are the family's. The actor is a model of the logged actions, fitted once before the first update, and brought
-to π_w = w π_D by w(a|s,λ): by drawing one of its candidates in proportion to w, or by guidance learned from w.
+It is a model of the logged actions, fitted once before the first update, and brought to π_w = w π_D by w(a|s,λ): by
+drawing one of its candidates in proportion to w, or by guidance learned from w. All else is the family's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Config(family.Config, d_bc.ScoreConfig):
         actor: Acts = Resampled(behaviour, *critics, self.divergence, self.candidates, of_family=True)
         if self.way == "guide":
             actor = Guided(behaviour, *critics, self.guidance_scale, self.candidates, self.guidance)
-        return {self.way: Conditional(actor, MULTIPLIER_FEATURES)}
+        return super().ways(actions) | {self.way: Conditional(actor, MULTIPLIER_FEATURES)}
 
     def fit_behaviour(self, logs: Logs) -> Any:
         rows = logs.transitions
@@ -116,5 +116,7 @@ def networks(state: State, alpha: Any) -> dict[str, Params]:
     """What acts, by the names of the ways."""
     values = {"behaviour": state.behaviour, "q": state.family.target_q}
     if state.guide is not None:
-        return {"guide": values | {"guide": state.guide.average}}
-    return {"resample": values | {"nu": state.family.params["nu"], "alpha": jnp.asarray(alpha, jnp.float32)}}
+        diffusion = {"guide": values | {"guide": state.guide.average}}
+    else:
+        diffusion = {"resample": values | {"nu": state.family.params["nu"], "alpha": jnp.asarray(alpha, jnp.float32)}}
+    return family.networks(state.family, alpha) | diffusion

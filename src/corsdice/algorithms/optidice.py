@@ -76,7 +76,7 @@ def update(
     costs = logs.raw_costs(batch)
 
     def total_loss(params: Params) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array, jax.Array]]:
-        # The constant of ν, the multiplier of E_D[w] = 1, is a parameter of its own: see `corsdice._extraction`.
+        # The constant of ν, the multiplier of E_D[w] = 1, is a parameter of its own: see `losses.extraction_losses`.
         nu = config.critic().apply(params["nu"], stacked)[0] + params["constant"] / (1 - discount)
         advantage = reward + losses.flow_error(nu[:n], (1 - batch.terminals) * nu[n : 2 * n], discount)
         w = jax.lax.stop_gradient(f.weight(advantage / hypers.alpha))

@@ -115,7 +115,7 @@ def finish(out: Path, outcome: Outcome, parts: Split, limits: list[float]) -> No
     if family is not None:
         directory.save_shipped(out, policies)
     if policies:
-        print("judging them by episodes that had no part in training or in the choice")
+        print("judging them from first states that had no part in training or in the choice")
         results = assess.assess(outcome, policies, assess.assessor_of(outcome, parts.judge, models))
         write_json(out / directory.ESTIMATES, {"results": results})
         show_estimates(results)

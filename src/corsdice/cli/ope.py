@@ -35,7 +35,6 @@ def run(config: OpeConfig) -> None:
 
 def _of_run(config: OpeConfig, run: Path, others: Sequence[str]) -> list[dict[str, Any]]:
     """On what the run has held out, with models of what it was trained on; on other logs, by these alone."""
-    from corsdice.algorithms import by_name
     from corsdice.data.split import split
     from corsdice.training import assess, directory
     from corsdice.training.run import fingerprint
@@ -50,7 +49,7 @@ def _of_run(config: OpeConfig, run: Path, others: Sequence[str]) -> list[dict[st
     policies = _shipped(run, outcome, config.cost_limit)
     if config.data is None:
         parts = split(evidence, outcome.plan.holdout)
-        evidence = parts.judge if by_name(outcome.plan.algorithm).is_family else parts.held_out
+        evidence = parts.judge
         models = models_of(outcome, parts)
     assessor = assess.assessor_of(outcome, evidence, models, others)
     with terminal.progress(len(policies), "policies") as advance:

@@ -47,7 +47,7 @@ def among_kept(config: SelectConfig, runs: dict[Path, dict[str, Any]]) -> int:
     if config.out is not None:
         output_directory(config.out.parent)
     chosen_from = [candidate for candidate in every if candidate.cost_limit in limits]
-    inquiries = {"estimate": candidates.estimates(evidence_for(config, config.data, runs))}
+    inquiries = {"estimate": candidates.estimates(*evidence_for(config, config.data, runs))}
     if config.env is not None:
         inquiries["simulate"] = candidates.truths(config.env, config.episodes, config.seed, config.workers)
     try:
@@ -82,8 +82,8 @@ def limits_to_choose_for(config: SelectConfig, every: Sequence[Candidate]) -> li
     return limits
 
 
-def evidence_for(config: SelectConfig, source: str, runs: dict[Path, dict[str, Any]]) -> Dataset:
-    """Episodes that no run was trained on, and that can tell something of all of them."""
+def evidence_for(config: SelectConfig, source: str, runs: dict[Path, dict[str, Any]]) -> tuple[Dataset, Dataset]:
+    """Episodes that no run was trained on and that tell of all of them, and those that models may learn from."""
     dataset = read(source, config.columns)
     sha256 = fingerprint(dataset)
     for path, content in runs.items():
@@ -100,7 +100,10 @@ def evidence_for(config: SelectConfig, source: str, runs: dict[Path, dict[str, A
             if tuple(about[f"{name}_shape"]) != shape:
                 raise UserError(f"{path} has {name}s of shape {tuple(about[f'{name}_shape'])}, {source} {shape}")
     select_family.agree(runs, *(("horizon",) if config.fresh else ("horizon", "holdout")))
-    return dataset if config.fresh else split(dataset, next(iter(runs.values()))["holdout"]).held_out
+    if config.fresh:
+        return dataset, dataset
+    parts = split(dataset, next(iter(runs.values()))["holdout"])
+    return parts.held_out, parts.train
 
 
 def ask(inquiry: Inquiry, verb: str, chosen_from: Sequence[Candidate]) -> list[dict[str, Any]]:

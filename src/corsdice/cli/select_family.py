@@ -51,7 +51,7 @@ def run(config: SelectConfig, runs: dict[Path, dict[str, Any]]) -> int:
     if config.out is not None:
         output_directory(config.out.parent)
     frontier = joined(members)
-    best = {number: frontier.nearest(limit, [number]) for number in range(len(members))}
+    best = {number: frontier.nearest(limit, [number]) for number, member in enumerate(members) if member.points}
     records = {number: record(members[number], point, limit) for number, point in best.items()}
     chosen, policy = None, None
     try:

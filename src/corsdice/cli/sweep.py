@@ -1,4 +1,4 @@
-"""`corsdice sweep`: the hyper-parameters whose policy does best, by its estimate from held-out logs."""
+"""`corsdice sweep`: the hyper-parameters whose policy does best, by its estimate from logs alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _show(ranked: list[Record], limit: float) -> None:
         name for name in ranked[0] if name not in ("trial", "state", "verdict", *NUMBERS, "run", "member", "words")
     ]
     terminal.print_table(
-        f"Estimated from held-out logs, best first: sums over an episode, cost limit {limit:g}",
+        f"Estimated from logs alone, best first: sums over an episode, cost limit {limit:g}",
         ("trial", *drawn, "return", "cost", "95 % interval", "limit", "ended"),
         [
             (

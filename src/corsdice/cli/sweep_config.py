@@ -15,7 +15,7 @@ from corsdice.experiments.configs import AlgorithmName
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """Search for the hyper-parameters whose policy does best by its estimate from held-out logs.
+    """Search for the hyper-parameters whose policy does best by its estimate from logs alone.
 
     Run it again with the same options to go on from where it was stopped.
     """

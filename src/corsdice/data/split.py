@@ -34,7 +34,7 @@ def split(dataset: Dataset, holdout: float) -> Split:
     if held < 2 or held >= count:
         raise UserError(
             f"{count} episodes cannot be split with --holdout {holdout:g}: "
-            "to train, to choose and to judge each need at least one"
+            "to train, to choose and to judge each need at least one; give another share, or more episodes"
         )
     part = np.zeros(count, int)
     order = np.random.default_rng(0).permutation(count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,11 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from corsdice.costs import discounted_steps
 from corsdice.envs.task import Task
 from corsdice.errors import UserError
-
-TAIL = 1e-4
-"""The weight γ^T at which a discounted sum may stop."""
 
 Policy = Callable[[Any, jax.Array, jax.Array], jax.Array]
 """(params, key, observation) -> action, pure. What differs between policies of a kind belongs into params, a pytree, so
@@ -87,8 +84,8 @@ def evaluate(
 ) -> Truth:
     """What the policy earns and costs: undiscounted up to the horizon, and Σ γ^t x of the process itself.
 
-    A timeout is where observation stops, not where the process ends, so discounted sums run on until γ^t < TAIL. An
-    action, a return or a cost that is not finite is an error.
+    A timeout is where observation stops, not where the process ends, so discounted sums run on until γ^t is next to
+    nothing. An action, a return or a cost that is not finite is an error.
     """
     truth = _evaluate(task, policy, params, key, episodes, discount)
     if not np.isfinite(jax.device_get(truth[::2])).all():
@@ -111,10 +108,3 @@ def _evaluate(task: Task, policy: Policy, params: Any, key: jax.Array, episodes:
             sums = (jnp.where(run.lived, values, 0.0) * weight).sum(-1)
             numbers += [sums.mean(), sums.std(ddof=1) / jnp.sqrt(episodes)]
     return Truth(*numbers)
-
-
-def discounted_steps(discount: float) -> int:
-    """The first T with γ^T <= TAIL."""
-    if not 0 <= discount < 1:
-        raise UserError(f"the discount must be in [0, 1), got {discount}")
-    return math.ceil(math.log(TAIL) / math.log(discount)) if discount else 1

@@ -53,15 +53,12 @@ class ProtocolConfig(Where):
     """Logs to use instead of DSRL's own, as task=file."""
     logged_episodes: int = 1000
     """Of an embedded task, whose logs are made here."""
-    evidence_rows: int = 100_000
-    """Most rows for the estimates, of whole episodes that judge; fewer are quicker and tell less."""
     workers: int = min(2, os.cpu_count() or 1)
     """Processes that simulate; the results do not depend on it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size, workers=self.workers)
-        at_least(1, evidence_rows=self.evidence_rows)
         at_least(2, episodes=self.episodes, logged_episodes=self.logged_episodes)
         positive(alphas=self.alphas, widths=tuple(map(float, self.widths)))
         for limit in self.limits:
@@ -103,7 +100,6 @@ class ProtocolConfig(Where):
             "widths": list(self.widths),
             "batch_size": self.batch_size,
             "episodes": self.episodes,
-            "evidence_rows": self.evidence_rows,
             "logs": str(file) if file else made,
         }
 

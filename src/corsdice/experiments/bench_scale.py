@@ -117,7 +117,7 @@ def measure(algorithm: str, updates: int) -> dict[str, Any]:
     is_family = by_name(algorithm).is_family
     preset = "default" if is_family else "paper"  # the paper's CORSDICE is trained for one limit
     options = {"batch_size": BATCH, "steps": 10 * updates}
-    plan = plan_of(algorithm, dataset, [LIMIT], chunk=updates, preset=preset, options=options)
+    plan = plan_of(algorithm, dataset, [LIMIT], alphas=[0.3], chunk=updates, preset=preset, options=options)
     trainer = Trainer(plan, dataset)
     trainer.advance()
     first = time.perf_counter() - started

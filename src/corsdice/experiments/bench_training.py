@@ -62,7 +62,8 @@ def measure(algorithm: str, members: int, updates: int) -> dict[str, Any]:
 
     dataset = some_logs()
     options = {"steps": 100 * updates, "layer_norm": True}
-    plan = plan_of(algorithm, dataset, [20.0], seeds=members, chunk=max(updates // members, 20), options=options)
+    chunk = max(updates // members, 20)
+    plan = plan_of(algorithm, dataset, [20.0], alphas=[0.3], seeds=members, chunk=chunk, options=options)
     trainer = Trainer(plan, dataset)
     trainer.advance()
     limits = [product_limit(jax, jnp)]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from corsdice import data
+from corsdice.algorithms.logs import units_of
 from corsdice.data.d4rl import robot_of
 from corsdice.data.dataset import Dataset
 from corsdice.data.provenance import made_here
@@ -157,8 +158,8 @@ def logs_of(config: D4rlTableConfig, out: Path, task: str) -> tuple[Dataset, str
 def plan_for(config: D4rlTableConfig, algorithm: str, dataset: Dataset) -> Plan:
     """Learns from all episodes but two, the fewest that a plan can hold out: nothing is estimated. No cost counts."""
     holdout = 2 / len(dataset.episodes.starts)
-    # The paper's α is in the unit of the raw reward; ours in deviations of it times 1/(1-γ).
-    unit = (1 - DISCOUNT) / float(split(dataset, holdout).train.rewards.std())
+    # The paper's α is in the unit of the raw reward.
+    unit = 1 / float(units_of(split(dataset, holdout).train, DISCOUNT).reward_scale)
     options = {"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size}
     options["layer_norm"] = config.layer_norm
     if algorithm in WITH_BETA:

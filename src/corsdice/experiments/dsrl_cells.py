@@ -1,4 +1,4 @@
-"""The cells of DSRL's protocol: an algorithm on a task, trained, estimated from held-out logs, simulated.
+"""The cells of DSRL's protocol: an algorithm on a task, trained, estimated from logs alone, simulated.
 
 A cell is of one limit; of a family, which is trained for none, of all limits that choose from it.
 """
@@ -214,14 +214,14 @@ _shared: dict[tuple[Any, ...], Shared] = {}
 """The last one used: what was fitted to the logs serves all algorithms and limits of a task."""
 
 
-def shared_by(outcome: Outcome, dataset: Dataset, rows: int) -> Shared:
+def shared_by(outcome: Outcome, dataset: Dataset) -> Shared:
     plan = outcome.plan
-    key = (outcome.data["sha256"], plan.holdout, plan.config.standardise, plan.horizon, plan.discount, rows)
+    key = (outcome.data["sha256"], plan.holdout, plan.config.standardise, plan.horizon, plan.discount)
     if key not in _shared:
         _shared.clear()
         parts = split(dataset, plan.holdout)
         models = models_of(outcome, parts)
-        evidence = evidence_of(parts.judge, outcome.units, plan.horizon, plan.discount, rows)
+        evidence = evidence_of(parts.judge, outcome.units, plan.horizon, plan.discount)
         _shared[key] = Shared(parts, models, Assessor(evidence, models))
     return _shared[key]
 
@@ -245,7 +245,7 @@ def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
     }
     if len(outcome.failures) == len(keys):
         return list(found.values())
-    shared = shared_by(outcome, dataset, config.evidence_rows)
+    shared = shared_by(outcome, dataset)
     policies = policies_of(cell, outcome, shared)
     # Nothing discounted is asked for: episodes need not run on beyond their time limit.
     acting = [each.policy for each in policies.values()]

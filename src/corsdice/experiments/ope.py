@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from corsdice import data, envs, ope
+from corsdice.algorithms.logs import units_of
 from corsdice.data.dataset import Dataset
 from corsdice.data.split import split
 from corsdice.envs.simulate import simulate
@@ -77,8 +78,8 @@ def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> It
     """The rows of each policy of a task, in the order of the plan's members."""
     dataset, source = logs_for(config, out, task, file)
     parts = split(dataset, HOLDOUT)
-    # The paper's α is in the unit of the raw reward; ours in deviations of it times 1/(1-γ).
-    unit = (1 - DISCOUNT) / float(parts.train.rewards.std())
+    # The paper's α is in the unit of the raw reward.
+    unit = 1 / float(units_of(parts.train, DISCOUNT).reward_scale)
     plan = plan_of(
         "semidice",
         dataset,
@@ -229,7 +230,7 @@ def show(summary: list[dict[str, Any]], config: OpeTableConfig) -> None:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Estimated against true, one panel for each task and quantity, extraction with its intervals."""
+    """Estimated against true, one panel for each task and quantity, models with their intervals."""
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     if not tasks:
         raise UserError("nothing to draw: no task was asked for")

@@ -34,14 +34,12 @@ class SelectionConfig:
     steps: int = 8000
     widths: tuple[int, ...] = (64, 64)
     batch_size: int = 128
-    evidence_rows: int = 100_000
-    """Most rows to judge a choice by, of whole episodes."""
     truth_episodes: int = 200
     """Simulated episodes of each policy."""
 
     def __post_init__(self) -> None:
         at_least(1, repetitions=self.repetitions, seeds=self.seeds, candidates=self.candidates, steps=self.steps)
-        at_least(1, batch_size=self.batch_size, evidence_rows=self.evidence_rows)
+        at_least(1, batch_size=self.batch_size)
         at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
         positive(limit=(self.limit,), alphas=self.alphas, widths=tuple(map(float, self.widths)))
         if not self.tasks or len(set(self.tasks)) < len(self.tasks):
@@ -58,6 +56,5 @@ class SelectionConfig:
             "steps": self.steps,
             "widths": list(self.widths),
             "batch_size": self.batch_size,
-            "evidence_rows": self.evidence_rows,
             "truth_episodes": self.truth_episodes,
         }

@@ -86,7 +86,7 @@ def repeat(config: SelectionConfig, task: str, repetition: int) -> dict[str, Any
     points = candidates_of(family.frontier, config.limit, config.candidates)
     policies = [family.policy(each, config.limit) for each in points]
     truths = simulate_each(policies, task, config.truth_episodes, TRUTH_SEED)
-    evidence = evidence_of(parts.judge, outcome.units, plan.horizon, plan.discount, config.evidence_rows)
+    evidence = evidence_of(parts.judge, outcome.units, plan.horizon, plan.discount)
     assessor = Assessor(evidence, models)
     limit = CostLimit.episodic(config.limit, horizon=plan.horizon, discount=plan.discount)
     judged = assessor.record(policies[0], limit)

@@ -64,16 +64,21 @@ class Frontier(NamedTuple):
     def choose(self, limit: float, members: Collection[int] | None = None) -> FrontierPoint:
         """The largest return among those whose cost is within the limit, even at the upper end of its interval."""
         chosen = self.nearest(limit, members)
-        if chosen.cost.high > limit:
-            least = chosen
+        cost = chosen.cost
+        if not chosen.strange <= LARGEST_STRANGE:
             raise UserError(
-                f"no policy of this family is estimated to cost {limit:g} or less: the least is {least.cost.value:.3g} "
-                f"(95 % interval {least.cost.low:.3g} to {least.cost.high:.3g}); ask for at least {least.cost.high:.3g}"
+                "the logs do not tell what the policies of this family cost: "
+                f"{chosen.strange:.0%} of where the best of them goes is unlike anything in the logs"
+            )
+        if cost.high > limit:
+            raise UserError(
+                f"no policy of this family is estimated to cost {limit:g} or less: the least is {cost.value:.3g} "
+                f"(95 % interval {cost.low:.3g} to {cost.high:.3g}); ask for at least {_rounded_up(cost.high):g}"
             )
         return chosen
 
     def nearest(self, limit: float, members: Collection[int] | None = None) -> FrontierPoint:
-        """The same where there is one, else the policy of the least cost."""
+        """The same where there is one, else the policy of the least cost; a verdict tells what to think of it."""
         known = self.known(members)
         within = [each for each in known if each.cost.high <= limit]
         if not within:
@@ -99,6 +104,16 @@ class Frontier(NamedTuple):
     @classmethod
     def from_json(cls, content: Iterable[dict[str, Any]]) -> Frontier:
         return cls(tuple(map(FrontierPoint.from_json, content)))
+
+
+def _rounded_up(number: float) -> float:
+    """To three digits, none of which makes it less.
+
+    >>> _rounded_up(12.3456), _rounded_up(0.00512)
+    (12.4, 0.00512)
+    """
+    rounded = float(f"{number:.3g}")
+    return rounded if rounded >= number else float(f"{number + abs(number) * 5e-3:.3g}")
 
 
 def refined(points: Sequence[FrontierPoint], count: int) -> list[Point]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from corsdice.actors import Conditional
 from corsdice.algorithms.logs import Units
+from corsdice.costs import discounted_steps
 from corsdice.dynamics import Act, Model, are_strange, imagine, take_step
 from corsdice.ope.estimate import Interval, Sums
 from corsdice.policy import Act as RawAct
@@ -33,8 +34,6 @@ STEPS_A_LOOK = 10
 """Whether a state is strange is asked at one step of so many: it is dearer than the step itself."""
 DEVIATIONS = 1.96
 """Of a 95 % interval."""
-TAIL = 1e-3
-"""The weight γ^t of a step at which a discounted sum may stop."""
 
 
 class Imagined(NamedTuple):
@@ -74,23 +73,25 @@ class Ensemble(NamedTuple):
         )[0]
 
     def of_function(self, act: Act) -> Imagined:
-        """Of any function, which need not compile."""
-        return self._together(lambda model: _played(act, model, self.starts, self.weights, self.key))[0]
+        """Of any function, which need not compile, and is asked by one model after another."""
+        return self._imagined_by([_played(act, model, self.starts, self.weights, self.key) for model in self.models])[0]
 
     def discounted(self, discount: float) -> Ensemble:
         """The same for Σ_t γ^t x_t of the process that no time limit cuts off."""
-        steps = int(np.ceil(np.log(TAIL) / np.log(discount)))
-        return self._replace(weights=discount ** jnp.arange(steps))
+        return self._replace(weights=discount ** jnp.arange(discounted_steps(discount)))
 
     def _together(self, told_by: Callable[[Model], _Told]) -> list[Imagined]:
         with ThreadPoolExecutor(2) as beside:  # programs this small keep one core busy each
-            told = list(beside.map(lambda model: jax.device_get(told_by(model)), self.models))
+            return self._imagined_by(list(beside.map(told_by, self.models)))
+
+    def _imagined_by(self, models: Sequence[_Told]) -> list[Imagined]:
+        told = jax.device_get(models)
         sums, strange = (np.stack([getattr(each, name) for each in told], 1) for name in _Told._fields)
         return [self._imagined(*each) for each in zip(sums, strange, strict=True)]
 
     def _imagined(self, sums: np.ndarray, strange: np.ndarray) -> Imagined:
         """Of one policy's sums [models, episodes, 2]."""
-        by_start = sums.reshape(len(sums), -1, self.logged, 2).mean(1)
+        by_start = sums.reshape(len(sums), -1, self.logged, 2).mean(1) if self.logged > 1 else sums
         return Imagined(
             Sums(_interval(by_start[..., 0]), _interval(by_start[..., 1])), float(strange.mean()), sums[..., 1]
         )

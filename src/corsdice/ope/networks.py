@@ -130,7 +130,3 @@ def fit(method: Method, training: Training, rows: Rows, starts: Starts, discount
         return (moved, optax.incremental_update(moved, held, method.following), optimiser), None
 
     return shaped(jax.lax.scan(step, (first, first, adam.init(first)), jnp.arange(training.steps))[0][0])
-
-
-def _filled(params: Any, number: float) -> Any:
-    return jax.tree.map(lambda array: jnp.full_like(array, number), params)

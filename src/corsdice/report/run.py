@@ -42,7 +42,7 @@ def run_report(run: Path) -> dict[str, Any]:
         "cost_unit": f"undiscounted sum over an episode of {content['horizon']} steps",
         "limits": [str(CostLimit.episodic(limit, horizon=horizon, discount=discount)) for limit in stated],
         "frontier": frontier_of(run),
-        "data": data | {"held_out_episodes": round(content["holdout"] * data["episodes"])},
+        "data": data | {"held_out_episodes": max(1, round(content["holdout"] * data["episodes"] / 2))},
         "config": content["config"] | content["settings"] | {"holdout": content["holdout"]},
         "versions": content["versions"],
         "members": members,

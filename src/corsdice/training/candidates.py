@@ -1,7 +1,7 @@
 """The policies among which one is chosen: all that runs for a limit have kept, and what is known of each.
 
-An estimate takes half a minute and a simulation may take longer, so what was found is kept in RUN/selection.json, with
-all that it depends on: a second call is quick, and one that was killed goes on.
+Estimates and simulations take time, so what was found is kept in RUN/selection.json, with all that it depends on: a
+second call is quick, and one that was killed goes on.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from corsdice.data.dataset import Dataset
 from corsdice.data.dsrl import normalised_cost
 from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
-from corsdice.ope.evidence import MAX_ROWS
 from corsdice.policy import Policy, load
 from corsdice.training import directory
 from corsdice.training.assess import Assessor
 from corsdice.training.run import fingerprint
+from corsdice.training.ship import models_from
 
 MEMORY = "selection.json"
 
@@ -62,8 +62,11 @@ def candidates_of(run: Path) -> list[Candidate]:
     return [Candidate(run, path, load(path)) for path in found]
 
 
-def estimates(evidence: Dataset, rows: int = MAX_ROWS) -> Inquiry:
-    """What logs that no candidate was trained on tell; candidates in equal units share all that can be shared."""
+def estimates(evidence: Dataset, learned_from: Dataset) -> Inquiry:
+    """What models of some logs tell of policies that begin where others did, which no candidate was trained on.
+
+    Candidates in equal units share all that can be shared.
+    """
     assessors: dict[bytes, Assessor] = {}
 
     def answer(candidate: Candidate) -> dict[str, Any]:
@@ -71,7 +74,8 @@ def estimates(evidence: Dataset, rows: int = MAX_ROWS) -> Inquiry:
         limit = CostLimit.episodic(candidate.cost_limit, horizon=about["horizon"], discount=about["discount"])
         shared = b"".join(np.asarray(number).tobytes() for number in (*units, limit.horizon, limit.discount))
         if shared not in assessors:
-            assessors[shared] = Assessor(ope.evidence_of(evidence, units, limit.horizon, limit.discount, rows))
+            told_by = ope.evidence_of(evidence, units, limit.horizon, limit.discount)
+            assessors[shared] = Assessor(told_by, models_from(learned_from, units, limit.horizon, limit.discount))
         assessor = assessors[shared]
         found = assessor.record(candidate.policy, limit)
         return {
@@ -84,7 +88,8 @@ def estimates(evidence: Dataset, rows: int = MAX_ROWS) -> Inquiry:
             **{name: found[name] for name in ("verdict", "reason", "words")},
         }
 
-    return Inquiry("estimate", {"logs": fingerprint(evidence), "rows": rows, "corsdice": __version__}, answer)
+    logs = {"logs": fingerprint(evidence), "learned_from": fingerprint(learned_from)}
+    return Inquiry("estimate", logs | {"corsdice": __version__}, answer)
 
 
 def truths(env: str, episodes: int, seed: int, workers: int) -> Inquiry:

@@ -4,7 +4,7 @@
     metrics.jsonl           one line for each chunk and member
     tensorboard/            the same, for TensorBoard
     checkpoint.safetensors  the whole state after the last chunk, and its step
-    policies/               the policy of each member, or of each member and limit of a family, as safetensors + JSON
+    policies/               the policy of each member, or of each limit of a family, as safetensors + JSON
     policies/step-NNNNNN/   those of earlier steps, where the plan keeps some
     family.safetensors      of a family: all its policies, for any limit; family.json has its frontier
 
@@ -128,7 +128,7 @@ def _save_members(directory: Path, outcome: Outcome, folder: str = "") -> None:
 
 def save_shipped(directory: Path, policies: Sequence[Shipped]) -> None:
     """The policies of a family that limits have chosen, in place of those of earlier limits."""
-    for path in (directory / POLICIES).glob("*.*"):
+    for path in (directory / POLICIES).glob("*limit*.*"):
         path.unlink()
     for each in policies:
         each.policy.save(directory / POLICIES / each.name)

@@ -161,7 +161,7 @@ def plan_of(
         raise UserError(f"--keep must be between 1 and the {config.steps} steps of the run, got {keep}")
     cost_limits = [CostLimit.episodic(limit, horizon=horizon, discount=discount) for limit in limits]
     members = tuple(members_of(seeds, alphas, [None] if chosen.is_family else cost_limits))
-    if len({member.name for member in members}) < len(members):
+    if len({member.name for member in members}) < len(members) or len({f"{each:.6g}" for each in limits}) < len(limits):
         raise UserError("cost limits and alphas must differ from each other in their first six digits")
     if getattr(config, "safe_only", False):
         train = split(dataset, holdout).train

@@ -8,8 +8,9 @@ from functools import cache
 from typing import NamedTuple
 
 from corsdice.algorithms import by_name, family
-from corsdice.algorithms.logs import standard_observations
+from corsdice.algorithms.logs import Units, standard_observations
 from corsdice.costs import CostLimit
+from corsdice.data.dataset import Dataset
 from corsdice.data.split import Split
 from corsdice.dynamics import Model
 from corsdice.errors import UserError
@@ -21,7 +22,7 @@ from corsdice.training.run import Outcome, Plan
 from corsdice.training.trace import trace
 
 MODEL_ROWS = 500_000
-"""Of the training logs, at most: whole episodes at random."""
+"""That models learn from, at most: whole episodes at random."""
 
 
 Models = Callable[[], Sequence[Model]]
@@ -36,19 +37,27 @@ class Shipped(NamedTuple):
 
 
 def models_of(outcome: Outcome, split: Split) -> Models:
-    """Models of one step, fitted to the training logs when they are first asked for; all policies share them."""
-    plan = outcome.plan
-    return cache(lambda: fit_ensemble(evidence_of(split.train, outcome.units, plan.horizon, plan.discount, MODEL_ROWS)))
+    """Models of one step, of the logs that a run was trained on; all policies share them."""
+    return models_from(split.train, outcome.units, outcome.plan.horizon, outcome.plan.discount)
+
+
+def models_from(logs: Dataset, units: Units, horizon: int, discount: float) -> Models:
+    """Models of one step, fitted when they are first asked for."""
+    return cache(lambda: fit_ensemble(evidence_of(logs, units, horizon, discount, MODEL_ROWS)))
 
 
 def traced(
     outcome: Outcome, split: Split, models: Models, progress: Callable[[str], None] = lambda told: None
 ) -> PolicyFamily:
-    """The family that a run has learned, with its frontier: from first states that nothing was trained on."""
+    """The family that a run has learned, with its frontier: from first states that nothing was trained on.
+
+    A member whose training broke off has no part in it.
+    """
     plan, learned = outcome.plan, outcome.family()
     assert isinstance(plan.config, family.Config)
     starts = standard_observations(split.choose.initial_observations, outcome.units)
-    frontier = trace(learned, models(), starts, plan.horizon, plan.config.imagined_rows, progress=progress)
+    going = [member for member in range(len(plan.members)) if member not in outcome.failures]
+    frontier = trace(learned, going, models(), starts, plan.horizon, plan.config.imagined_rows, progress)
     return replace(learned, frontier=frontier)
 
 

@@ -21,6 +21,7 @@ except ImportError as error:
 Space = dict[str, BaseDistribution]
 OF_A_MEMBER = ("alpha", "learning_rate", "target_rate", "multiplier_rate", "multiplier")
 """Numbers that may differ within a population."""
+OF_A_MOVING_MULTIPLIER = ("multiplier_rate", "multiplier")
 OF_A_RUN = ("discount",)
 """A number that the units and the estimates of a whole population rest on."""
 USUAL = "alpha=log:1e-3:100"
@@ -37,6 +38,8 @@ def parse_space(stated: Sequence[str], algorithm: str) -> Space:
         name, _, rest = text.partition("=")
         if name in space:
             raise UserError(f"--space names {name} twice")
+        if name in OF_A_MOVING_MULTIPLIER and by_name(algorithm).is_family:
+            raise UserError(f"--space {name}: λ does not move in {algorithm}, which learns for every λ at once")
         space[name] = _distribution(text, _type(name, algorithm), rest)
         if name not in OF_A_MEMBER and not isinstance(space[name], CategoricalDistribution):
             raise UserError(f"--space {text}: a population shares one {name}, so give a few values: {name}=choice:A,B")

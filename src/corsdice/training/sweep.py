@@ -1,4 +1,4 @@
-"""A search for hyper-parameters: drawn at random, trained as populations, ranked by estimates from held-out logs alone.
+"""A search for hyper-parameters: drawn at random, trained as populations, ranked by estimates from logs alone.
 
 A trial is a member of a population; that of a family is worth what the policy is that the limit chooses from it.
 
@@ -142,7 +142,8 @@ def _train_all(
         key = (outcome.plan.discount, outcome.plan.config.standardise)
         if key not in known:
             models = models_of(outcome, parts)
-            known[key] = models, assessor_of(outcome, parts.choose, models)
+            is_family = by_name(outcome.plan.algorithm).is_family  # its policies were chosen by the one part
+            known[key] = models, assessor_of(outcome, parts.judge if is_family else parts.choose, models)
         return known[key]
 
     def policies(run: Path, outcome: Outcome) -> list[Shipped]:

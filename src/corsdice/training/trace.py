@@ -26,22 +26,22 @@ REFINEMENTS = 10
 
 def trace(
     family: PolicyFamily,
+    members: Sequence[int],
     models: Sequence[Model],
     starts: np.ndarray,
     horizon: int,
     rows: int,
-    seed: int = 0,
-    progress: Callable[[str], None] = lambda told: None,
+    progress: Callable[[str], None],
 ) -> Frontier:
     """Return and cost of the efficient policies of each way, each imagined for so many rows by all models together.
 
     Which are efficient is seen at a glance, by half of the models, and forgotten then: luck had a part in it.
     `starts` [n, O] are first states, in standard units. `progress` is called after each round of a member.
     """
-    ensemble = ensemble_of(models, jnp.asarray(starts), horizon, rows, seed)
+    ensemble = ensemble_of(models, jnp.asarray(starts), horizon, rows)
     half = ensemble._replace(models=models[: -(-len(models) // 2)], key=jax.random.fold_in(ensemble.key, 1))
     found: list[FrontierPoint] = []
-    for member in range(len(family.networks)):
+    for member in members:
         glance, whole = _Imagination(family, member, half), _Imagination(family, member, ensemble)
         seen = glance.of(coarse(family.ways))
         for _ in range(REFINEMENTS):
