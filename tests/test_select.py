@@ -67,7 +67,7 @@ def fabricated(monkeypatch):
     told, asked = {}, []
 
     class Fabricator:
-        def __init__(self, evidence):
+        def __init__(self, evidence, models):
             pass
 
         def record(self, policy, limit):

@@ -166,6 +166,13 @@ def test_an_interval_holds_the_chance_of_the_first_states_and_how_models_differ(
     assert (wide.high - wide.low) / 2 == pytest.approx(half)
 
 
+def test_one_first_state_tells_no_less_chance():
+    """Episodes that all begin alike still differ by chance."""
+    sums = np.random.default_rng(0).normal(size=(4, 64, 2))
+    cost = Ensemble([None] * 4, None, 1, None, None)._imagined(sums, np.zeros(4)).sums.cost
+    assert cost.high - cost.low > 2 * 1.96 / np.sqrt(4 * 64)
+
+
 def test_each_model_does_without_other_episodes():
     logs = envs.collect(envs.TASKS["point-run"], 0, 8)
     models = fit_ensemble(evidence_of(logs, units_of(logs, DISCOUNT), 100, DISCOUNT))

@@ -104,11 +104,14 @@ def test_the_cost_falls_with_the_multiplier_whatever_the_way(learned):
 
 
 def test_what_is_imagined_of_a_policy_is_what_it_does(learned):
-    """At points all over the frontier: cost within its interval and an episode's worth of 2 more, return within 3 %."""
+    """At points all over the frontier: within the intervals, and 2 of the cost or 2 % of the return more."""
     for each in learned.frontier.efficient()[::6]:
         truth = simulate(learned.policy(each), TASK, 400, seed=3)
         assert truth["cost"] == pytest.approx(each.cost.value, abs=each.cost.high - each.cost.value + 2)
-        assert truth["return"] == pytest.approx(each.returned.value, rel=0.03)
+        returned = each.returned
+        assert truth["return"] == pytest.approx(
+            returned.value, abs=returned.high - returned.value + 0.02 * truth["return"]
+        )
 
 
 def test_a_limit_is_kept_and_used(trainer, learned):
@@ -148,6 +151,13 @@ def test_the_largest_return_within_the_limit_is_chosen_by_the_upper_end_of_its_c
     assert frontier.nearest(1).cost.value == 1
     with pytest.raises(UserError, match="ask for at least 2"):
         frontier.choose(1)
+
+
+def test_nothing_is_chosen_of_what_the_logs_do_not_tell():
+    frontier = Frontier((point(5, 50, strange=0.7), point(3, 40, strange=0.6)))
+    with pytest.raises(UserError, match="70% of where the best of them goes is unlike anything in the logs"):
+        frontier.choose(10)
+    assert frontier.nearest(10).returned.value == 50
 
 
 def test_the_efficient_points_are_beaten_by_none():
