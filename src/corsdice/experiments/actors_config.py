@@ -14,7 +14,7 @@ ActorName = Literal["gaussian", "mixture", "mode", "improved", "resampled", "gui
 
 @dataclass(frozen=True)
 class ActorsConfig(ProtocolConfig):
-    """Estimated against true cost of CORSDICE with eight ways to act: is what was estimated what ships?
+    """Estimated against true cost of CORSDICE with up to eight ways to act: is what was estimated what ships?
 
     One Gaussian through tanh, a mixture, its mode, an actor improved by Q, and a model of the logged actions: resampled
     by w, guided by it, by the paper's energy, or guided with the best candidate selected. Run it again with the same
