@@ -28,6 +28,7 @@ from corsdice.ope.dynamics import MODELS
 from corsdice.policy_family import load_family
 from corsdice.report import benchmark, terminal
 from corsdice.report.benchmark import Score
+from corsdice.training.population import Member
 
 HOSTILE = "<script>throw 1</script>"
 
@@ -133,13 +134,17 @@ def test_what_failed_is_shown_but_chosen_only_where_all_did():
     assert told == "No numbers for BallRun corsdice, limit 10, seed 0, α 0.1: stopped at step 3."
 
 
-def test_members_that_failed_are_recorded_with_the_reason_and_without_numbers():
+@pytest.mark.parametrize(
+    ("algorithm", "limits", "alphas"), [("corsdice", (5.0, 7.0), (None,)), ("coptidice", (5.0,), (0.1, 0.3))]
+)
+def test_members_that_failed_are_recorded_with_the_reason_and_without_numbers(algorithm, limits, alphas):
     config = BenchDsrlConfig(tasks=("point-run",), limits=(5.0, 7.0), alphas=(0.1, 0.3), seeds=2)
-    cell = Cell(config, Path(), "point-run", "corsdice", (5.0, 7.0), (0, 4))
-    outcome = SimpleNamespace(failures=dict.fromkeys(range(4), "q_loss not finite"))
-    found = records(cell, outcome, dataset=None)
+    cell = Cell(config, Path(), "point-run", algorithm, limits, (0, config.members_of(algorithm)))
+    members = [Member(seed, alpha) for alpha in (0.1, 0.3) for seed in (0, 1)]
+    failures = dict.fromkeys(range(4), "q_loss not finite")
+    found = records(cell, SimpleNamespace(failures=failures, plan=SimpleNamespace(members=members)), dataset=None)
     assert [(each["cost_limit"], each["alpha"], each["seed"]) for each in found] == [
-        (limit, alpha, seed) for limit in (5.0, 7.0) for alpha in (0.1, 0.3) for seed in (0, 1)
+        (limit, alpha, seed) for limit in limits for alpha in alphas for seed in (0, 1)
     ]
     assert {each["failure"] for each in found} == {"q_loss not finite"}
     assert all(each[name] is None for each in found for name in NUMBERS)
@@ -360,7 +365,7 @@ def test_a_family_has_one_cell_for_all_limits_and_one_run_for_any():
 
 COMMAND = (
     *("bench", "dsrl", "--tasks", "point-run", "--algorithms", "corsdice", "bc-safe", "--limits", "30", "60"),
-    *("--alphas", "0.3", "1", "--seeds", "1", "--steps", "10", "--widths", "8", "--batch-size", "16"),
+    *("--alphas", "0.3", "1", "--seeds", "2", "--steps", "10", "--widths", "8", "--batch-size", "16"),
     *("--episodes", "5", "--logged-episodes", "40"),
 )
 
@@ -389,8 +394,8 @@ def test_results_have_every_policy_and_every_choice(out):
     rows = read(out / "results.csv")
     assert tuple(rows[0]) == COLUMNS
     counts = {name: sum(row["selection"] == name for row in rows) for name in benchmark.SELECTIONS}
-    assert counts == {"last": 2 * 2 + 2, "offline": 4, "oracle": 4}
-    assert {row["alpha"] for row in rows if row["algorithm"] == "corsdice"} == {"0.3", "1.0"}
+    assert counts == dict.fromkeys(benchmark.SELECTIONS, 2 * 2 + 2 * 2)
+    assert {row["alpha"] for row in rows if row["algorithm"] == "corsdice"} <= {"0.3", "1.0"}
     assert {row["alpha"] for row in rows if row["algorithm"] == "bc-safe"} == {""}
     assert {row["cost_limit"] for row in rows} == {"30.0", "60.0"}
     for row in rows:
@@ -405,17 +410,18 @@ def test_results_have_every_policy_and_every_choice(out):
     assert len(read(out / "table.csv")) == 3 * 2 * (2 + 2)
 
 
-def test_each_limit_has_chosen_from_the_frontier_of_each_member(out):
+def test_each_limit_has_chosen_from_the_frontier_of_each_seed(out):
     """The whole chain by hand: the frontier on disk, the choice, and what was recorded of it."""
     frontier = load_family(out / "runs" / "point-run" / "corsdice" / "any-limit" / "family").frontier
-    assert {each.member for each in frontier.points} == {0, 1}
+    assert {each.member for each in frontier.points} == {0, 1, 2, 3}
     cell = json.loads((out / "cells" / "point-run" / "corsdice" / "limit-30-60.json").read_text())
-    assert [(each["cost_limit"], each["alpha"]) for each in cell["policies"]] == [
-        (limit, alpha) for limit in (30.0, 60.0) for alpha in (0.3, 1.0)
+    assert [(each["cost_limit"], each["seed"]) for each in cell["policies"]] == [
+        (limit, seed) for limit in (30.0, 60.0) for seed in (0, 1)
     ]
     for each in cell["policies"]:
-        member = (0.3, 1.0).index(each["alpha"])
-        assert tuple(each[name] for name in CHOICE) == frontier.nearest(each["cost_limit"], [member]).point
+        chosen = frontier.nearest(each["cost_limit"], [each["seed"], 2 + each["seed"]])
+        assert tuple(each[name] for name in CHOICE) == chosen.point
+        assert each["alpha"] == (0.3, 1.0)[chosen.member // 2]
     (clone, *_) = json.loads((out / "cells" / "point-run" / "bc-safe" / "limit-60.json").read_text())["policies"]
     assert {clone[name] for name in CHOICE} == {None}
 
@@ -439,7 +445,7 @@ def test_what_is_done_is_not_done_again_and_a_lost_cell_is_redone_alike(out, cap
 
 
 def test_cells_of_single_policies_find_the_same(out, tmp_path):
-    """The family's two members, each in a cell of its own with both limits."""
+    """The family's two seeds, each in a cell of its own with both limits."""
     short = [word for word in COMMAND if word != "bc-safe"]
     assert main([*short, "--out", str(tmp_path), "--cell-members", "1"]) == 0
     names = [f"members-{member}-{member + 1}" for member in (0, 1)]
@@ -447,7 +453,11 @@ def test_cells_of_single_policies_find_the_same(out, tmp_path):
     assert {path.name for path in cells.iterdir()} == {f"limit-30-60-{name}.json" for name in names}
     assert {path.name for path in runs.iterdir()} == {f"any-limit-{name}" for name in names}
     parts, whole = (
-        [row for row in read(folder / "results.csv") if row["algorithm"] == "corsdice"] for folder in (tmp_path, out)
+        sorted(
+            (row for row in read(folder / "results.csv") if row["algorithm"] == "corsdice"),
+            key=lambda row: (row["selection"], row["cost_limit"], row["seed"]),
+        )
+        for folder in (tmp_path, out)
     )
     numbers = [name for name in COLUMNS if name not in ("algorithm", "task", "selection", "way", "imitation")]
     assert [row["way"] for row in parts] == [row["way"] for row in whole]
@@ -464,7 +474,8 @@ def test_cells_of_single_policies_find_the_same(out, tmp_path):
 )
 def test_every_member_is_in_one_cell(most, parts):
     config = BenchDsrlConfig(tasks=("point-run",), alphas=(0.3, 1.0), seeds=3, cell_members=most)
-    assert config.parts_of("corsdice") == parts
+    assert config.parts_of("coptidice") == parts
+    assert config.parts_of("corsdice")[-1][-1] == 3  # a seed with both its α is one
 
 
 def test_other_settings_are_not_mixed_with_what_is_done(out, capsys):

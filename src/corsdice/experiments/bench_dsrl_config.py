@@ -18,6 +18,8 @@ EMBEDDED_LIMITS, EMBEDDED_TIGHT_LIMIT = (10.0, 20.0, 40.0), 5.0
 """Those of DSRL's Bullet tasks, whose idea the embedded ones follow."""
 WITHOUT_ALPHA = ("bc-all", "bc-safe", "bcq-lag", "bear-lag", "cpq", "d-bc-all", "d-bc-safe")
 """Nothing in them depends on α."""
+FAMILIES = ("corsdice", "d-corsdice")
+"""Of several α, among which a limit chooses: together they are one member."""
 ADVANCED_TASKS = (
     *(f"Car{task}{level}" for task in ("Button", "Goal", "Push") for level in (1, 2)),
     *("SwimmerVelocity", "AntVelocity", "HalfCheetahVelocity"),
@@ -40,8 +42,8 @@ class ProtocolConfig(Where):
     tight: bool = False
     """A task's one tight limit, 10 or 5, instead."""
     alphas: tuple[float, ...] = (0.03, 0.3)
-    """How closely to stay with the logs; which one is reported is the selection's business. Clones and actor-critics
-    have none."""
+    """How closely to stay with the logs. Of a family a limit chooses among them; of others which one is reported is the
+    selection's business. Clones and actor-critics have none."""
     seeds: int = 5
     steps: int = 20_000
     """Updates of each member; 100,000 in DSRL, a million in the paper."""
@@ -87,7 +89,7 @@ class ProtocolConfig(Where):
 
     def members_of(self, algorithm: str) -> int:
         """How many policies an algorithm has for each task and limit; a family has them for all limits at once."""
-        return (len(self.alphas_of(algorithm)) or 1) * self.seeds
+        return self.seeds if algorithm in FAMILIES else (len(self.alphas_of(algorithm)) or 1) * self.seeds
 
     def asked(self, task: str, algorithm: str) -> dict[str, object]:
         """All that the numbers of a task with an algorithm depend on beside the limits, in JSON's types."""

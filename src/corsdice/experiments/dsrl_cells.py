@@ -33,7 +33,7 @@ from corsdice.report import terminal
 from corsdice.training import directory
 from corsdice.training.assess import Assessor
 from corsdice.training.run import Outcome, Plan, plan_of
-from corsdice.training.ship import Models, Shipped, by_member, models_of, shipped
+from corsdice.training.ship import Groups, Models, Shipped, by_member, by_seed, models_of, shipped
 
 CHOICE = ("way", "multiplier", "imitation")
 """Of a family: which of its policies a limit has chosen; λ is in standard units."""
@@ -198,6 +198,8 @@ def plan(cell: Cell, dataset: Dataset) -> Plan:
         seeds=config.seeds,
         options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size} | dict(cell.options),
     )
+    if cell.is_family:
+        return replace(whole, members=tuple(each for each in whole.members if each.seed in range(*cell.members)))
     return replace(whole, members=whole.members[slice(*cell.members)])
 
 
@@ -227,23 +229,25 @@ def shared_by(outcome: Outcome, dataset: Dataset) -> Shared:
 
 
 Place = tuple[str | None, float, int]
-"""A way to act or any, a limit, and a member."""
+"""A way to act or any, a limit, and the number of a policy among those of its limit."""
 
 
 def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
     """One for each way, limit and member of the population, in their order; no numbers of one that failed."""
     config, task, algorithm = cell.config, cell.task, cell.algorithm
-    keys = list(product(config.alphas_of(algorithm) or [None], range(config.seeds)))[slice(*cell.members)]
+    alphas = config.alphas_of(algorithm)
+    keys = list(product([None] if cell.is_family else alphas or [None], range(config.seeds)))[slice(*cell.members)]
+    groups = list(groups_of(cell, outcome.plan).values())
     found: dict[Place, Record] = {
-        (way, limit, index): {"task": task, "algorithm": algorithm, "cost_limit": limit, "seed": seed, "alpha": alpha}
-        | {"failure": outcome.failures.get(index)}
+        (way, limit, place): {"task": task, "algorithm": algorithm, "cost_limit": limit, "seed": seed, "alpha": alpha}
+        | {"failure": failure_of(outcome, groups[place])}
         | dict.fromkeys(NUMBERS)
         | {"way": way}
         for way in cell.ways or (None,)
         for limit in cell.limits
-        for index, (alpha, seed) in enumerate(keys)
+        for place, (alpha, seed) in enumerate(keys)
     }
-    if len(outcome.failures) == len(keys):
+    if len(outcome.failures) == len(outcome.plan.members):
         return list(found.values())
     shared = shared_by(outcome, dataset)
     policies = policies_of(cell, outcome, shared)
@@ -262,19 +266,33 @@ def records(cell: Cell, outcome: Outcome, dataset: Dataset) -> list[Record]:
             "estimated_cost_high": estimate["cost"]["high"],
             "verdict": estimate["verdict"],
             **{name: each.policy.about.get(name) for name in CHOICE},
+            **({"alpha": each.policy.about["alpha"]} if cell.is_family else {}),
         }
     return list(found.values())
+
+
+def groups_of(cell: Cell, plan: Plan) -> Groups:
+    """What a limit chooses among: of a family all α of a seed, of others one member."""
+    return by_seed(plan) if cell.is_family else by_member(plan)
+
+
+def failure_of(outcome: Outcome, members: Sequence[int]) -> str | None:
+    """Why none of these members was trained to the end."""
+    reasons = [outcome.failures.get(index) for index in members]
+    return reasons[0] if all(reasons) else None
 
 
 def policies_of(cell: Cell, outcome: Outcome, shared: Shared) -> dict[Place, Shipped]:
     """What ships of the members that were trained to the end."""
     family = traced_once(cell.run, outcome, shared.parts, shared.models) if cell.is_family else None
+    groups = groups_of(cell, outcome.plan)
+    place_of = {member: place for place, members in enumerate(groups.values()) for member in members}
     return {
-        (way, limit, index): each
+        (way, limit, place_of[member]): each
         for way in cell.ways or (None,)
         for limit in cell.limits
-        for each in shipped(outcome, [limit], family and acting_by(family, way), by_member(outcome.plan))
-        if (index := int(each.policy.about["member"])) not in outcome.failures
+        for each in shipped(outcome, [limit], family and acting_by(family, way), groups)
+        if (member := int(each.policy.about["member"])) not in outcome.failures
     }
 
 
