@@ -1,7 +1,7 @@
 """That algorithms learn an embedded task, to a score that is stated.
 
 point-run, 300 logged episodes (a clone of them all returns 181 and costs 38), limit 20, α .3 (CORSDICE also .03), 1,000
-updates of 64-wide networks with batches of 128, 200 simulated episodes a policy. `MEASURED` are the least and the largest
+updates of 64-wide networks with batches of 128, 200 simulated episodes a policy. `MEASURED` are the least and largest
 of five seeds. A seed may fall short of the least return by as much as the five differ, and where even as much above the
 largest cost is within the limit, the limit must hold. The λ of Algorithm 1, and of the naive estimate, is on its way by
 then.
