@@ -29,7 +29,7 @@ from corsdice.training.ship import Shipped, models_of, shipped, traced
 
 
 class Learner:
-    """An algorithm with its options. After `fit`: policies, and what logs that they have not seen say of them."""
+    """An algorithm with its options. After `fit`: policies, and what is estimated of them from logs alone."""
 
     plan: Plan
     family: PolicyFamily | None = None
@@ -92,11 +92,11 @@ class Learner:
         return max(trained, key=self._preference).policy
 
     def estimate(self, policy: Policy) -> Imagined:
-        """Return and cost of a policy, from episodes that had no part in training or in any choice."""
+        """Return and cost of a policy, from first states that had no part in training or in any choice."""
         return self._assessor.estimate(policy)
 
     def verdict(self, policy: Policy, *, cost_limit: float) -> Verdict:
-        """Whether the policy keeps a limit, by the same episodes."""
+        """Whether the policy keeps a limit, by the same estimate."""
         return _judged(self.estimate(policy), cost_limit)
 
     def _preference(self, each: Shipped) -> tuple[bool, float]:

@@ -2,8 +2,9 @@
 
 Estimators on the logs must tell where a policy goes from rows that lie elsewhere, by functions that hold the policy
 itself, which may be steep. What one step does is often far simpler, and then a model of it fills the gap. Where it is
-not, as with legs that touch the ground, the models' errors carry them away from all that was ever logged, or apart from
-each other. Both are seen policy by policy: by the share of imagined states that are strange, and by the interval.
+not, as with legs that touch the ground, the models' errors may carry them away from all that was ever logged, or apart
+from each other. Both are seen policy by policy: by the share of imagined states that are strange, and by the interval.
+An error that all models share, among states like the logged ones, is seen by neither.
 """
 
 from __future__ import annotations
