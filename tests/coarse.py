@@ -1,19 +1,26 @@
 """Frontiers that are traced in a second: few policies, imagined briefly by models that have learned little."""
 
 from corsdice.ope import dynamics
-from corsdice.training import trace
+from corsdice.training import ship, trace
+
+
+def learn_little(monkeypatch):
+    """Models of one step that are fitted by 50 steps."""
+    monkeypatch.setattr(dynamics, "ROUND", 50)
+    for network in (dynamics.StepFit, dynamics.OutcomeFit):
+        monkeypatch.setattr(network, "most_rounds", 1)
 
 
 def coarsen(monkeypatch):
-    """Three λ of each way, one imitation of the improved actor; returns the seeds of the models, as they are fitted."""
+    """Three λ of each way, one imitation of the improved actor; returns the logs that models are fitted to."""
     monkeypatch.setattr(trace, "COARSE", {"multiplier": 3, "imitation": 1})
     monkeypatch.setattr(trace, "REFINEMENTS", 0)
-    monkeypatch.setattr(dynamics, "STEPS", 50)
+    learn_little(monkeypatch)
     fitted = []
 
-    def fit(evidence, seed=0, kept=None, fit_dynamics=dynamics.fit_dynamics):
-        fitted.append(seed)
-        return fit_dynamics(evidence, seed, kept)
+    def fit(evidence, fit_ensemble=dynamics.fit_ensemble):
+        fitted.append(evidence)
+        return fit_ensemble(evidence)
 
-    monkeypatch.setattr(dynamics, "fit_dynamics", fit)
+    monkeypatch.setattr(ship, "fit_ensemble", fit)
     return fitted

@@ -24,7 +24,6 @@ from corsdice.experiments.dsrl_cells import CHOICE, NUMBERS, Cell, cells_of, nor
 from corsdice.experiments.published import published_scores
 from corsdice.experiments.selection import offline_choice, oracle_choice, selected
 from corsdice.experiments.statistics import interquartile_interval, interquartile_mean
-from corsdice.ope.dynamics import MODELS
 from corsdice.policy_family import load_family
 from corsdice.report import benchmark, terminal
 from corsdice.report.benchmark import Score
@@ -377,7 +376,7 @@ def read(path):
 
 @pytest.fixture(scope="module", autouse=True)
 def fitted():
-    """The models of one step, as they are fitted."""
+    """The logs that models of one step are fitted to."""
     with pytest.MonkeyPatch.context() as patch:
         yield coarsen(patch)
 
@@ -386,7 +385,7 @@ def fitted():
 def out(fitted, tmp_path_factory):
     out = tmp_path_factory.mktemp("bench")
     assert main([*COMMAND, "--out", str(out)]) == 0
-    assert fitted == list(range(MODELS))  # by the first algorithm, for all
+    assert len(fitted) == 1  # by the first algorithm, for all
     return out
 
 

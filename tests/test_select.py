@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
+from coarse import learn_little
 from corsdice import data, envs, load
 from corsdice.cli import main
 from corsdice.errors import UserError
 from corsdice.experiments.selection import beside_oracle
-from corsdice.ope import dynamics
 from corsdice.training import candidates, directory
 from corsdice.training.run import plan_of
 
@@ -237,8 +237,7 @@ def test_regret_is_what_the_best_safe_policy_returns_more():
 
 
 def test_from_logs_to_a_chosen_policy_and_its_regret(logs, log_file, capsys, tmp_path, monkeypatch):
-    # Estimates by the logs alone: to fit a model would take longer than all the rest.
-    monkeypatch.setattr(dynamics, "STEPS", 50)
+    learn_little(monkeypatch)
     out, best = tmp_path / "run", tmp_path / "best"
     directory.train(out, small_plan(logs, seeds=1, keep=2), logs, "the logs")
     command = (out, "--data", log_file, "--env", "point-run", "--episodes", 10, "--out", best)

@@ -1,4 +1,7 @@
-"""A learned model of one step, and what it imagines of a policy (fitted by `ope.dynamics`)."""
+"""A learned model of one step, and what it imagines of a policy (fitted by `ope.dynamics`).
+
+A step is told by the one before it as well: what logs do not show, such as how fast wheels turn, often shows there.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,8 @@ class Scales:
 
     @property
     def network(self) -> MLP:
-        """Of (s,a): the change, its deviation, and the end."""
-        return MLP(WIDTHS, 2 * len(self.change) + 1)
+        """Of (s,a) and the previous step: the change, its deviation, and the end."""
+        return MLP(WIDTHS, 2 * len(self.change) + 1, smooth=True)
 
     @property
     def outcome_network(self) -> MLP:
@@ -70,9 +73,10 @@ class Outcome(NamedTuple):
     """[n] logit of the cost as a part of the largest logged: a cost that jumps is seen sharply, and none is below 0"""
 
 
-def predict(scales: Scales, params: Any, pairs: jax.Array) -> Prediction:
+def predict(scales: Scales, params: Any, pairs: jax.Array, previous: jax.Array) -> Prediction:
+    """With the previous step [n, O + A]: the change, in the scales, and the action; zeros where there was none."""
     size = len(scales.change)
-    output = scales.network.apply(params["step"], pairs)
+    output = scales.network.apply(params["step"], jnp.concatenate([pairs, previous], -1))
     deviations = jnp.clip(output[:, size : 2 * size], *LOG_DEVIATIONS)
     return Prediction(output[:, :size], deviations, output[:, -1] + scales.end_logit)
 
@@ -99,58 +103,67 @@ class Model(NamedTuple):
     """All but STRANGE of the logged states are less unusual"""
 
 
-class Step(NamedTuple):
+class Now(NamedTuple):
+    """Where episodes stand."""
+
     observations: jax.Array
     actions: jax.Array
-    next_observations: jax.Array
-    next_actions: jax.Array
+    previous: jax.Array
+    """[n, O + A] the change, in the scales, and the action of the previous step; zeros at the start"""
+
+
+class Step(NamedTuple):
+    now: Now
+    following: Now
     values: jax.Array
     """[n, 2] rewards and costs, raw"""
     ended: jax.Array
     """[n] bool: terminations"""
 
 
-def take_step(model: Model, act: Act, observations: jax.Array, actions: jax.Array, key: jax.Array) -> Step:
+def begin(act: Act, observations: jax.Array, key: jax.Array) -> Now:
+    actions = act(observations, key)
+    return Now(observations, actions, jnp.zeros((len(observations), observations.shape[1] + actions.shape[1])))
+
+
+def take_step(model: Model, act: Act, now: Now, key: jax.Array) -> Step:
     act_key, step_key = jax.random.split(key)
-    following, values, ended = respond(model, observations, actions, step_key)
-    return Step(observations, actions, following, act(following, act_key), values, ended)
+    observations, previous, values, ended = respond(model, now, step_key)
+    return Step(now, Now(observations, act(observations, act_key), previous), values, ended)
 
 
 @jax.jit
-def respond(
-    model: Model, observations: jax.Array, actions: jax.Array, key: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Next observations, (rewards, costs) and terminations.
+def respond(model: Model, now: Now, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Next observations, what is then the previous step, (rewards, costs) and terminations.
 
     The noise is a logged row's, all columns together: a push that moves a speed moves the place with it, and noise
     drawn for each column alone would cut how far it carries by half.
     """
     noise_key, end_key = jax.random.split(key)
     scales = model.scales
-    pairs = jnp.concatenate([observations, actions], -1)
-    told = predict(scales, model.params, pairs)
-    drawn = model.noise[jax.random.randint(noise_key, (len(observations),), 0, len(model.noise))]
+    pairs = jnp.concatenate([now.observations, now.actions], -1)
+    told = predict(scales, model.params, pairs, now.previous)
+    drawn = model.noise[jax.random.randint(noise_key, (len(pairs),), 0, len(model.noise))]
     change = told.change + jnp.exp(told.log_deviation) * drawn
-    following = jnp.clip(observations + jnp.array(scales.change) * change, model.low, model.high)
+    size = jnp.array(scales.change)
+    following = jnp.clip(now.observations + size * change, model.low, model.high)
     outcome = predict_outcome(scales, model.params, pairs, change)
     rewards = outcome.reward * scales.reward + scales.reward_shift
     costs = jax.nn.sigmoid(outcome.cost) * scales.largest_cost
     ended = jax.random.uniform(end_key, told.end.shape) < jax.nn.sigmoid(told.end)
-    return following, jnp.stack([rewards, costs], -1), ended
-
-
-_Now = tuple[jax.Array, jax.Array, jax.Array]
+    previous = jnp.concatenate([(following - now.observations) / size, now.actions], -1)
+    return following, previous, jnp.stack([rewards, costs], -1), ended
 
 
 def imagine(model: Model, act: Act, starts: jax.Array, steps: int, key: jax.Array) -> tuple[Step, jax.Array]:
     """Episodes of a policy that can be compiled: [steps, episodes, ...], and which steps come before the end."""
 
-    def forward(now: _Now, t: jax.Array) -> tuple[_Now, tuple[Step, jax.Array]]:
-        observations, actions, going = now
-        step = take_step(model, act, observations, actions, jax.random.fold_in(key, t))
-        return (step.next_observations, step.next_actions, going & ~step.ended), (step, going)
+    def forward(state: tuple[Now, jax.Array], t: jax.Array) -> tuple[tuple[Now, jax.Array], tuple[Step, jax.Array]]:
+        now, going = state
+        step = take_step(model, act, now, jax.random.fold_in(key, t))
+        return (step.following, going & ~step.ended), (step, going)
 
-    first = starts, act(starts, jax.random.fold_in(key, steps)), jnp.ones(len(starts), bool)
+    first = begin(act, starts, jax.random.fold_in(key, steps)), jnp.ones(len(starts), bool)
     return jax.lax.scan(forward, first, jnp.arange(steps))[1]
 
 

@@ -19,17 +19,19 @@ SQUASH_MARGIN = 1e-3
 
 
 class MLP(nn.Module):
-    """Linear layers with ReLU between them and, if asked for, LayerNorm before each ReLU."""
+    """Linear layers with ReLU between them and, if asked for, LayerNorm before each ReLU; or SiLU, which is smooth."""
 
     widths: tuple[int, ...]
     outputs: int
     layer_norm: bool = False
+    smooth: bool = False
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        bend = nn.silu if self.smooth else nn.relu
         for width in self.widths:
             x = nn.Dense(width)(x)
-            x = nn.relu(nn.LayerNorm()(x) if self.layer_norm else x)
+            x = bend(nn.LayerNorm()(x) if self.layer_norm else x)
         return nn.Dense(self.outputs, kernel_init=nn.initializers.zeros)(x)
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from corsdice import envs
 from corsdice.algorithms.logs import units_of
+from corsdice.data.dataset import Dataset
 from corsdice.dynamics import are_strange, imagine
 from corsdice.envs.rollout import rollout
 from corsdice.ope import evidence_of, standard_function
-from corsdice.ope.dynamics import fit_dynamics, fit_ensemble
+from corsdice.ope.dynamics import fit_ensemble
 from corsdice.ope.imagined import Ensemble, ensemble_of
 
 DISCOUNT = 0.99
@@ -38,7 +39,7 @@ def logs_of(name):
 
 @cache
 def model_of(name):
-    return fit_dynamics(logs_of(name))
+    return fit_ensemble(logs_of(name), models=1)[0]
 
 
 @cache
@@ -62,7 +63,7 @@ def steps_of(name):
         return (steady(raw) - units.action_shift) / units.action_scale
 
     play = jax.jit(lambda model, starts, key: imagine(model, act, starts, evidence.horizon, key))
-    steps, lived = play(model_of(name), ensemble(name).starts, ensemble(name).key)
+    steps, lived = play(model_of(name), ensemble(name).starts, ensemble(name).keys[0])
     return jax.device_get(steps), np.asarray(lived)
 
 
@@ -115,7 +116,7 @@ def test_imagined_noise_has_the_columns_of_a_row_together():
     units = logs_of("point-run").units
     (y, _, v), (next_y, _, next_v) = (
         (rows.reshape(-1, 3) * units.observation_scale + units.observation_shift).T
-        for rows in (steps.observations, steps.next_observations)
+        for rows in (steps.now.observations, steps.following.observations)
     )
     surprise = next_v - v - np.polyval(np.polyfit(v, next_v - v, 1), v)
     assert np.std(next_y - y - 0.1 * next_v) < 0.2 * np.std(0.1 * surprise)
@@ -125,7 +126,7 @@ def test_reward_and_cost_are_told_by_where_a_step_leads():
     """On point-run reward and cost are of the speed after the step: s' tells both, where (s,a) leaves noise."""
     steps, _ = steps_of("point-run")
     evidence = logs_of("point-run")
-    after = steps.next_observations * evidence.units.observation_scale + evidence.units.observation_shift
+    after = steps.following.observations * evidence.units.observation_scale + evidence.units.observation_shift
     rewards, costs = np.moveaxis(steps.values, -1, 0)
     assert np.sqrt(((rewards - after[..., 1]) ** 2).mean()) < 0.1 * evidence.values[0].std()
     clear = np.abs(after[..., 1] - 2) > 0.2
@@ -166,6 +167,14 @@ def test_an_interval_holds_the_chance_of_the_first_states_and_how_models_differ(
     assert (wide.high - wide.low) / 2 == pytest.approx(half)
 
 
+def test_luck_that_each_model_has_of_its_own_is_no_difference_between_models():
+    """Four models that agree, each with noise of its own, tell as much as one with four times the episodes."""
+    generator = np.random.default_rng(0)
+    alike = np.mean([np.ptp(told(generator.normal(size=(4, 100, 2))).cost[1:]) for _ in range(100)])
+    alone = np.mean([np.ptp(told(generator.normal(size=(1, 400, 2))).cost[1:]) for _ in range(100)])
+    assert alone < alike < 1.6 * alone  # now and then luck looks like a difference
+
+
 def test_one_first_state_tells_no_less_chance():
     """Episodes that all begin alike still differ by chance, though all models agree."""
     sums = np.random.default_rng(0).normal(size=(1, 64, 2)).repeat(4, 0)
@@ -179,3 +188,26 @@ def test_each_model_does_without_other_episodes():
     weights = [np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(each.params)]) for each in models]
     assert all(each.scales == models[0].scales for each in models)  # so that they share what is compiled
     assert len({each.tobytes() for each in weights}) == len(models) == 4
+
+
+def test_what_is_not_observed_is_told_by_the_step_before():
+    """A wheel whose speed no observation holds: the place moves by it, and it follows the action slowly."""
+    generator = np.random.default_rng(0)
+    episodes, horizon = 100, 50
+    wheel, place, rows = np.zeros(episodes), np.zeros(episodes), []
+    wanted = generator.uniform(-1, 1, episodes)
+    for _ in range(horizon):
+        action = np.clip(wanted + generator.normal(0, 0.3, episodes), -1, 1)
+        wheel = 0.9 * wheel + 0.1 * action
+        rows.append((place, action, wheel, place + wheel))
+        place = place + wheel
+    place, action, wheel, following = (np.stack(column, 1).reshape(-1).astype(np.float32) for column in zip(*rows))
+    last = np.arange(len(place)) % horizon == horizon - 1
+    costs = (wheel > 0.5).astype(np.float32)
+    logs = Dataset(place[:, None], action[:, None], wheel, costs, following[:, None], np.zeros_like(last), last)
+    evidence = evidence_of(logs, units_of(logs, DISCOUNT), horizon, DISCOUNT)
+    steady = standard_function(evidence, lambda rows: np.ones((len(rows), 1)), (1,))
+    found = ensemble_of(fit_ensemble(evidence), evidence.initial_observations, horizon, 20_000).of_function(steady)
+    truth = 1 - 0.9 ** np.arange(1, horizon + 1)
+    assert found.sums.returned.value == pytest.approx(truth.sum(), rel=0.02)
+    assert found.sums.cost.value == pytest.approx((truth > 0.5).sum(), rel=0.02)

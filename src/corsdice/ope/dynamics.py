@@ -1,87 +1,203 @@
-"""Fits models of one step (`corsdice.dynamics`) to logs."""
+"""Fits models of one step (`corsdice.dynamics`) to logs, each until unseen episodes are told no better."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 from scipy.special import logit
 
 from corsdice.dynamics import STRANGE, Model, Scales, predict, predict_outcome, unusual
 from corsdice.extraction import fit_basis
-from corsdice.ope.evidence import Evidence, Question
-from corsdice.ope.networks import Method, Params, Rows, Starts, Training, fit, rows_of
+from corsdice.ope.evidence import Evidence
 
-STEPS = 10_000
-ROWS_PER_STEP = 2
-"""At most so many steps of training, on few rows fewer."""
 MODELS = 4
+ROUND = 1_000
+"""Steps of training between two looks at the rows held out."""
+PATIENCE = 1 / 3
+"""Share of all rounds that may have gone by without a better look, but at least FEWEST_ROUNDS."""
+FEWEST_ROUNDS = 5
+BATCH = 256
+LOOKED_AT = 20_000
+"""Of the rows held out."""
+AVERAGED = 0.1
+"""What is kept is an average over about the last tenth of all steps: a rate that need not fall, since nobody knows
+beforehand when the end will be."""
 MARGIN = 0.5
 """How far beyond what was logged an imagined state may go, in parts of the logged range."""
 WAVES = 200
 
+Params = dict[str, Any]
+
+
+class Rows(NamedTuple):
+    """Transitions, in standard units."""
+
+    pairs: jax.Array
+    """[n, O + A]"""
+    previous: jax.Array
+    """[n, O + A] the change and the action of the step before; zeros where there was none"""
+    change: jax.Array
+    """[n, O] from s to s', in the scales"""
+    alive: jax.Array
+    values: jax.Array
+    """[n, 2] rewards and costs, raw"""
+
+
+class Network(Protocol):
+    """One network of `corsdice.dynamics`, as it is fitted."""
+
+    @property
+    def rate(self) -> float:
+        """Adam's."""
+
+    @property
+    def most_rounds(self) -> int: ...
+
+    def init(self, key: jax.Array, rows: Rows) -> Params: ...
+
+    def loss(self, params: Params, rows: Rows) -> jax.Array:
+        """What is descended on."""
+
+    def held_out_loss(self, params: Params, rows: Rows) -> jax.Array:
+        """What tells when to stop."""
+
 
 @dataclass(frozen=True)
-class _Network:
-    """One network of `corsdice.dynamics`."""
-
-    scales: Scales
-    momentum: float = 0.9
-    following: float = 1.0
-
-
-class StepFit(_Network):
+class StepFit:
     """By likelihood of the changes and of the ends.
 
     Weighed by the deviation that is told (β-NLL with β = 1/2; Seitzer et al., 2022): likelihood alone learns a contact
     from no row, since it is content to call uncertain what it has not yet learned.
     """
 
-    @property
-    def rates(self) -> dict[str, float]:
-        return {"step": 3e-3}
+    scales: Scales
+    rate = 3e-3
+    most_rounds = 100
 
-    def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
-        return {"step": self.scales.network.init(key, rows.pairs[:1])}
+    def init(self, key: jax.Array, rows: Rows) -> Params:
+        return {"step": self.scales.network.init(key, jnp.concatenate([rows.pairs, rows.previous], -1)[:1])}
 
-    def loss(
-        self, params: Params, held: Params, rows: Rows, starts: Starts, widths: tuple[int, ...], discount: float
-    ) -> jax.Array:
-        told = predict(self.scales, params, rows.pairs)
-        residual = (_change(self.scales, rows) - told.change) / jnp.exp(told.log_deviation)
-        weight = jax.lax.stop_gradient(jnp.exp(told.log_deviation))
+    def loss(self, params: Params, rows: Rows) -> jax.Array:
+        return self._unlikeliness(params, rows, 1.0)
+
+    def held_out_loss(self, params: Params, rows: Rows) -> jax.Array:
+        return self._unlikeliness(params, rows, 0.0)
+
+    def _unlikeliness(self, params: Params, rows: Rows, weighed: float) -> jax.Array:
+        told = predict(self.scales, params, rows.pairs, rows.previous)
+        residual = (rows.change - told.change) / jnp.exp(told.log_deviation)
+        weight = jax.lax.stop_gradient(jnp.exp(weighed * told.log_deviation))
         unlikely = (weight * (told.log_deviation + residual**2 / 2)).mean(-1)
         ends = optax.sigmoid_binary_cross_entropy(told.end, 1 - rows.alive)
         return (rows.alive * unlikely + ends).mean()  # what a log holds after a termination is no state
 
 
-class OutcomeFit(_Network):
+@dataclass(frozen=True)
+class OutcomeFit:
     """By the errors of reward and cost."""
 
-    @property
-    def rates(self) -> dict[str, float]:
-        return {"outcome": 5e-3}
+    scales: Scales
+    rate = 5e-3
+    most_rounds = 40
 
-    def init(self, key: jax.Array, widths: tuple[int, ...], rows: Rows) -> Params:
-        transition = jnp.concatenate([rows.pairs[:1], rows.observations[:1]], -1)
-        return {"outcome": self.scales.outcome_network.init(key, transition)}
+    def init(self, key: jax.Array, rows: Rows) -> Params:
+        return {"outcome": self.scales.outcome_network.init(key, jnp.concatenate([rows.pairs, rows.change], -1)[:1])}
 
-    def loss(
-        self, params: Params, held: Params, rows: Rows, starts: Starts, widths: tuple[int, ...], discount: float
-    ) -> jax.Array:
+    def loss(self, params: Params, rows: Rows) -> jax.Array:
         scales = self.scales
-        outcome = predict_outcome(scales, params, rows.pairs, _change(scales, rows))
+        outcome = predict_outcome(scales, params, rows.pairs, rows.change)
         rewards, costs = rows.values.T
         error = (rewards - scales.reward_shift) / scales.reward - outcome.reward
         return (error**2 + optax.sigmoid_binary_cross_entropy(outcome.cost, costs / scales.largest_cost)).mean()
 
+    held_out_loss = loss
 
-def _change(scales: Scales, rows: Rows) -> jax.Array:
-    return (rows.next_observations - rows.observations) / jnp.array(scales.change)
+
+class _Progress(NamedTuple):
+    """How far a network is fitted; parameters are one vector, which is sooner compiled than many arrays."""
+
+    params: jax.Array
+    average: jax.Array
+    optimiser: Any
+    rounds: jax.Array
+    best: jax.Array
+    """The average that told the rows held out best."""
+    least: jax.Array
+    """Its loss there."""
+    best_round: jax.Array
+
+
+@partial(jax.jit, static_argnames="network")
+def fit(network: Network, rows: Rows, held_out: Rows, key: jax.Array) -> Params:
+    """The parameters that told the rows held out best, when it has long not become better."""
+    adam = optax.scale_by_adam()
+    first, shaped = ravel_pytree(network.init(key, rows))
+
+    def step(now: _Progress, i: jax.Array) -> tuple[_Progress, None]:
+        index = jax.random.randint(jax.random.fold_in(key, i), (BATCH,), 0, len(rows.alive))
+        batch = jax.tree.map(lambda column: column[index], rows)
+        gradient = jax.grad(lambda params: network.loss(shaped(params), batch))(now.params)
+        direction, optimiser = adam.update(gradient, now.optimiser)
+        params = now.params - network.rate * direction
+        average = now.average + (params - now.average) / (1 + AVERAGED * i)
+        return now._replace(params=params, average=average, optimiser=optimiser), None
+
+    def one_round(now: _Progress) -> _Progress:
+        now = jax.lax.scan(step, now, now.rounds * ROUND + jnp.arange(ROUND))[0]
+        now = now._replace(rounds=now.rounds + 1)
+        loss = network.held_out_loss(shaped(now.average), held_out)
+        better = now._replace(best=now.average, least=loss, best_round=now.rounds)
+        return jax.tree.map(partial(jnp.where, loss < now.least), better, now)
+
+    def is_going(now: _Progress) -> jax.Array:
+        patience = jnp.maximum(FEWEST_ROUNDS, PATIENCE * now.rounds)
+        return (now.rounds < network.most_rounds) & (now.rounds - now.best_round < patience)
+
+    begun = _Progress(first, first, adam.init(first), jnp.int32(0), first, jnp.float32(jnp.inf), jnp.int32(0))
+    return shaped(jax.lax.while_loop(is_going, one_round, begun).best)
+
+
+def fit_ensemble(evidence: Evidence, models: int = MODELS) -> list[Model]:
+    """Each without another quarter of the episodes: what they disagree on, the logs do not tell.
+
+    The quarter that a model has not seen tells when to stop, and how far off it is. No policy is known to them: the
+    logs may be those that policies were trained on. Models of the same logs share what is compiled.
+    """
+    scales = scales_of(evidence)
+    rows, quarter = _rows(evidence, scales), _quarters(evidence)
+    states = fit_basis(np.asarray(evidence.observations), min(WAVES, max(1, evidence.rows // 30)), 2_000)
+    usual = jnp.float32(np.quantile(jax.jit(unusual)(states, evidence.observations), 1 - STRANGE))
+    low, high = evidence.observations.min(0), evidence.observations.max(0)
+    margin = MARGIN * (high - low)
+
+    def seen_and_not(model: int) -> tuple[Rows, Rows]:
+        unseen = np.random.default_rng(model).permutation(np.flatnonzero(quarter == model))
+        looked_at = np.resize(unseen, min(LOOKED_AT, -(-evidence.rows // MODELS)))
+        kept = np.resize(np.flatnonzero(quarter != model), evidence.rows)
+        return _at(rows, kept), _at(rows, looked_at)
+
+    def fitted(job: tuple[int, Network]) -> Params:
+        model, network = job
+        return fit(network, *seen_and_not(model), jax.random.key(model))
+
+    networks: tuple[Network, ...] = (StepFit(scales), OutcomeFit(scales))
+    with ThreadPoolExecutor(2) as beside:  # networks this small keep one core busy each
+        found = list(beside.map(fitted, product(range(models), networks)))
+    params = [step | outcome for step, outcome in zip(found[::2], found[1::2], strict=True)]
+    noise = [_noise(scales, each, seen_and_not(model)[1]) for model, each in enumerate(params)]
+    return [
+        Model(scales, each, drawn, low - margin, high + margin, states, usual)
+        for each, drawn in zip(params, noise, strict=True)
+    ]
 
 
 def scales_of(evidence: Evidence) -> Scales:
@@ -100,60 +216,36 @@ def scales_of(evidence: Evidence) -> Scales:
     )
 
 
-def fit_ensemble(evidence: Evidence) -> list[Model]:
-    """Each without another quarter of the episodes: what they disagree on, the logs do not tell."""
-    count = len(evidence.episodes.starts)
-    if count < MODELS:
-        return [fit_dynamics(evidence, model) for model in range(MODELS)]
-    group = np.random.default_rng(0).permutation(count) % MODELS
-    group_of_row = np.repeat(group, evidence.episodes.lengths)
-    return [fit_dynamics(evidence, model, np.flatnonzero(group_of_row != model)) for model in range(MODELS)]
+def _rows(evidence: Evidence, scales: Scales) -> Rows:
+    change = (evidence.next_observations - evidence.observations) / jnp.array(scales.change)
+    steps = jnp.concatenate([change, evidence.actions], -1)
+    previous = jnp.roll(steps, 1, axis=0).at[evidence.episodes.starts].set(0.0)
+    return Rows(evidence.pairs, previous, change, evidence.alive, jnp.asarray(evidence.values.T))
 
 
-def fit_dynamics(evidence: Evidence, seed: int = 0, kept: np.ndarray | None = None) -> Model:
-    """By the rows of the logs, or those with these numbers; they may be those that policies were trained on.
+def _at(rows: Rows, index: np.ndarray) -> Rows:
+    return jax.tree.map(lambda column: column[index], rows)
 
-    It does not know any policy. What is kept is repeated up to the number of all rows, and scales are of all of them:
-    so models of the same logs share what is compiled.
+
+def _quarters(evidence: Evidence) -> np.ndarray:
+    """[n] which quarter each row belongs to: by whole episodes, or where these are too few by rows."""
+    generator = np.random.default_rng(0)
+    episodes = evidence.episodes
+    if len(episodes.starts) < MODELS:
+        return generator.permutation(evidence.rows) % MODELS
+    return np.repeat(generator.permutation(len(episodes.starts)) % MODELS, episodes.lengths)
+
+
+def _noise(scales: Scales, params: Params, unseen: Rows) -> jax.Array:
+    """[n, O] by how much rows that were not learned from miss what was told of them, in the deviations that were told.
+
+    Rows after which something follows, repeated up to the number of all.
     """
-    scales = scales_of(evidence)
-    nobody = Question(evidence.actions, evidence.actions[: len(evidence.initial_observations)])
-    rows, starts = rows_of(evidence, nobody, corrected=False)
-    if kept is not None:
-        repeated = np.resize(kept, evidence.rows)
-        rows = jax.tree.map(lambda column: column[repeated], rows)
-    training = Training(_steps(STEPS, evidence))
-
-    def fitted(network: Method) -> Params:
-        return fit(network, training, rows, starts, evidence.discount, jax.random.key(seed))
-
-    with ThreadPoolExecutor(2) as beside:  # networks this small keep one core busy each
-        step, outcome = beside.map(fitted, (StepFit(scales), OutcomeFit(scales)))
-    params = step | outcome
-    low, high = evidence.observations.min(0), evidence.observations.max(0)
-    states = fit_basis(np.asarray(evidence.observations), min(WAVES, max(1, evidence.rows // 30)), 2_000)
-    return Model(
-        scales,
-        params,
-        _noise(scales, params, rows),
-        low - MARGIN * (high - low),
-        high + MARGIN * (high - low),
-        states,
-        jnp.float32(np.quantile(jax.jit(unusual)(states, evidence.observations), 1 - STRANGE)),
-    )
-
-
-def _noise(scales: Scales, params: Params, rows: Rows) -> jax.Array:
-    """[n, O] of the rows after which something follows, repeated up to the number of all."""
-    found = np.asarray(_residual(scales, params, rows))[np.asarray(rows.alive) > 0]
-    return jnp.asarray(np.resize(found, (len(rows.alive), found.shape[1])))
+    found = np.asarray(_residual(scales, params, unseen))[np.asarray(unseen.alive) > 0]
+    return jnp.asarray(np.resize(found, (len(unseen.alive), found.shape[1])))
 
 
 @jax.jit
 def _residual(scales: Scales, params: Params, rows: Rows) -> jax.Array:
-    told = predict(scales, params, rows.pairs)
-    return (_change(scales, rows) - told.change) / jnp.exp(told.log_deviation)
-
-
-def _steps(most: int, evidence: Evidence) -> int:
-    return max(1, min(most, evidence.rows // ROWS_PER_STEP))
+    told = predict(scales, params, rows.pairs, rows.previous)
+    return (rows.change - told.change) / jnp.exp(told.log_deviation)

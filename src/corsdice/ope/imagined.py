@@ -22,7 +22,7 @@ import numpy as np
 from corsdice.actors import Conditional
 from corsdice.algorithms.logs import Units
 from corsdice.costs import discounted_steps
-from corsdice.dynamics import Act, Model, are_strange, imagine, take_step
+from corsdice.dynamics import Act, Model, are_strange, begin, imagine, take_step
 from corsdice.ope.estimate import Interval, Sums
 from corsdice.policy import Act as RawAct
 from corsdice.policy import Policy, PolicyParams
@@ -48,7 +48,7 @@ class Imagined(NamedTuple):
 
 
 class Ensemble(NamedTuple):
-    """Models of one step, and first states from which all policies are imagined with the same noise."""
+    """Models of one step, and first states from which all policies are imagined, by each model with the same noise."""
 
     models: Sequence[Model]
     starts: jax.Array
@@ -62,7 +62,7 @@ class Ensemble(NamedTuple):
     def of_family(self, actor: Conditional, network: Any, conditions: jax.Array) -> list[Imagined]:
         """Of the policies that one network is under each of the conditions [k, ...]."""
         return self._together(
-            lambda model: _episodes(_Under(actor), model, network, conditions, self.starts, self.weights, self.key)
+            lambda model, key: _episodes(_Under(actor), model, network, conditions, self.starts, self.weights, key)
         )
 
     def of_policy(self, policy: Policy, units: Units) -> Imagined:
@@ -70,20 +70,26 @@ class Ensemble(NamedTuple):
         draw = _Standard(policy.act)
         alone = jnp.zeros((1, 0))
         return self._together(
-            lambda model: _episodes(draw, model, (policy.params, units), alone, self.starts, self.weights, self.key)
+            lambda model, key: _episodes(draw, model, (policy.params, units), alone, self.starts, self.weights, key)
         )[0]
 
     def of_function(self, act: Act) -> Imagined:
         """Of any function, which need not compile, and is asked by one model after another."""
-        return self._imagined_by([_played(act, model, self.starts, self.weights, self.key) for model in self.models])[0]
+        told = [_played(act, *each, self.starts, self.weights) for each in zip(self.models, self.keys, strict=True)]
+        return self._imagined_by(told)[0]
 
     def discounted(self, discount: float) -> Ensemble:
         """The same for Σ_t γ^t x_t of the process that no time limit cuts off."""
         return self._replace(weights=discount ** jnp.arange(discounted_steps(discount)))
 
-    def _together(self, told_by: Callable[[Model], _Told]) -> list[Imagined]:
+    @property
+    def keys(self) -> list[jax.Array]:
+        """Of each model, its noise for all policies."""
+        return list(jax.random.split(self.key, len(self.models)))
+
+    def _together(self, told_by: Callable[[Model, jax.Array], _Told]) -> list[Imagined]:
         with ThreadPoolExecutor(2) as beside:  # programs this small keep one core busy each
-            return self._imagined_by(list(beside.map(told_by, self.models)))
+            return self._imagined_by(list(beside.map(told_by, self.models, self.keys)))
 
     def _imagined_by(self, models: Sequence[_Told]) -> list[Imagined]:
         told = jax.device_get(models)
@@ -110,10 +116,16 @@ def ensemble_of(
 
 
 def _interval(by_start: np.ndarray) -> Interval:
-    """Over the first states, means [models, n], and over the models, any of which may be the one that is right."""
-    value = float(by_start.mean())
-    by_chance = _variance(by_start.mean(0)) / by_start.shape[1]
-    half = DEVIATIONS * float(np.sqrt(by_chance + _variance(by_start.mean(1))))
+    """Over the first states, means [models, n], and over the models, any of which may be the one that is right.
+
+    Luck alone lets means of models differ too, by what is neither a model's nor a first state's own.
+    """
+    value, by_model, by_first = float(by_start.mean()), by_start.mean(1), by_start.mean(0)
+    count = by_start.shape[1]
+    luck = by_start - by_model[:, None] - by_first + value
+    by_luck = float((luck**2).sum()) / max(1, (len(by_start) - 1) * (count - 1)) / count
+    differ = max(0.0, _variance(by_model) - by_luck)
+    half = DEVIATIONS * float(np.sqrt(_variance(by_first) / count + differ))
     return Interval(value, value - half, value + half)
 
 
@@ -168,7 +180,7 @@ def _episodes(
 
     def under(condition: jax.Array) -> _Told:
         steps, lived = imagine(model, partial(draw, params, condition), starts, len(weights), key)
-        seen, going = steps.observations[::STEPS_A_LOOK], lived[::STEPS_A_LOOK]
+        seen, going = steps.now.observations[::STEPS_A_LOOK], lived[::STEPS_A_LOOK]
         strange = going & jax.vmap(partial(are_strange, model))(seen)
         counted = weights[:, None] * lived
         return _Told((counted[..., None] * steps.values).sum(0), strange.sum() / going.sum())
@@ -176,16 +188,16 @@ def _episodes(
     return jax.vmap(under)(conditions)
 
 
-def _played(act: Act, model: Model, starts: jax.Array, weights: jax.Array, key: jax.Array) -> _Told:
+def _played(act: Act, model: Model, key: jax.Array, starts: jax.Array, weights: jax.Array) -> _Told:
     """The same episodes, step by step."""
-    observations, actions = starts, act(starts, jax.random.fold_in(key, len(weights)))
+    now = begin(act, starts, jax.random.fold_in(key, len(weights)))
     going = np.ones(len(starts), bool)
     sums, strange, looks = np.zeros((len(starts), 2)), 0, 0
     for t, weight in enumerate(np.asarray(weights)):
         if t % STEPS_A_LOOK == 0:
-            strange += int((going & np.asarray(are_strange(model, observations))).sum())
+            strange += int((going & np.asarray(are_strange(model, now.observations))).sum())
             looks += int(going.sum())
-        step = take_step(model, act, observations, actions, jax.random.fold_in(key, t))
+        step = take_step(model, act, now, jax.random.fold_in(key, t))
         sums += (weight * going)[:, None] * np.asarray(step.values)
-        observations, actions, going = step.next_observations, step.next_actions, going & ~np.asarray(step.ended)
+        now, going = step.following, going & ~np.asarray(step.ended)
     return _Told(jnp.asarray(sums[None]), jnp.asarray([strange / looks]))
