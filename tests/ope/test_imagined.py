@@ -201,7 +201,9 @@ def test_what_is_not_observed_is_told_by_the_step_before():
         wheel = 0.9 * wheel + 0.1 * action
         rows.append((place, action, wheel, place + wheel))
         place = place + wheel
-    place, action, wheel, following = (np.stack(column, 1).reshape(-1).astype(np.float32) for column in zip(*rows))
+    place, action, wheel, following = (
+        np.stack(column, 1).reshape(-1).astype(np.float32) for column in zip(*rows, strict=True)
+    )
     last = np.arange(len(place)) % horizon == horizon - 1
     costs = (wheel > 0.5).astype(np.float32)
     logs = Dataset(place[:, None], action[:, None], wheel, costs, following[:, None], np.zeros_like(last), last)
