@@ -34,7 +34,13 @@ HOSTILE = "<script>throw 1</script>"
 
 def policy(alpha=0.3, *, failure=None, **known):
     """A record with the numbers that a test has something to say about."""
-    numbers = {"return": 0.0, "cost": 0.0, "estimated_return": 0.0, "estimated_cost_high": 0.0, "verdict": "unknown"}
+    numbers = {
+        "return": 0.0,
+        "cost": 0.0,
+        "estimated_return": 0.0,
+        "estimated_cost_high": 0.0,
+        "verdict": "cannot be told",
+    }
     score = {"normalised_return": known.get("return", 0.0), "normalised_cost": known.get("cost", 0.0) / 10}
     place = {"task": "BallRun", "algorithm": "corsdice", "cost_limit": 10.0, "seed": 0, "alpha": alpha}
     found = dict.fromkeys(NUMBERS) | ({} if failure else numbers | score)
@@ -85,20 +91,20 @@ def test_the_limits_of_a_seed_are_one_value_and_failures_are_none():
 def test_the_offline_choice_is_the_best_of_those_that_meet_the_limit():
     timid = policy(verdict="meets", estimated_return=1.0, estimated_cost_high=1.0)
     good = policy(verdict="meets", estimated_return=2.0, estimated_cost_high=9.0)
-    bold = policy(verdict="unknown", estimated_return=3.0, estimated_cost_high=11.0)
+    bold = policy(verdict="cannot be told", estimated_return=3.0, estimated_cost_high=11.0)
     assert offline_choice([timid, good, bold]) is good
 
 
 def test_the_offline_choice_is_else_the_one_that_may_cost_least():
-    unclear = policy(verdict="unknown", estimated_return=1.0, estimated_cost_high=12.0)
-    bold = policy(verdict="violates", estimated_return=3.0, estimated_cost_high=20.0)
-    broken = policy(verdict="unknown", estimated_return=9.0, estimated_cost_high=math.nan)
+    unclear = policy(verdict="cannot be told", estimated_return=1.0, estimated_cost_high=12.0)
+    bold = policy(verdict="does not meet", estimated_return=3.0, estimated_cost_high=20.0)
+    broken = policy(verdict="cannot be told", estimated_return=9.0, estimated_cost_high=math.nan)
     for order in ([broken, unclear, bold], [bold, unclear, broken]):
         assert offline_choice(order) is unclear
 
 
 def test_the_offline_choice_knows_nothing_of_the_truth():
-    safe_in_truth = policy(verdict="violates", estimated_cost_high=20.0, cost=1.0, **{"return": 9.0})
+    safe_in_truth = policy(verdict="does not meet", estimated_cost_high=20.0, cost=1.0, **{"return": 9.0})
     told_safe = policy(verdict="meets", estimated_cost_high=9.0, cost=99.0)
     assert offline_choice([safe_in_truth, told_safe]) is told_safe
     assert oracle_choice([safe_in_truth, told_safe]) is safe_in_truth

@@ -38,14 +38,14 @@ def test_facade_serves_every_limit_from_one_training(tmp_path):
     points = learner.frontier.points
     known = [point for point in points if point.strange <= LARGEST_STRANGE]
     assert policy.about["estimate"]["return"]["value"] == max(point.returned.value for point in known)
-    assert learner.verdict(policy, cost_limit=1e6).verdict != "violates"
+    assert learner.verdict(policy, cost_limit=1e6).verdict != "does not meet"
     least = min(point.cost.high for point in known) + 1e-6
     costs = [learner.estimate(learner.policy(cost_limit=limit)).sums.cost.value for limit in (least, most)]
     assert costs[0] < costs[1]  # of each policy its own, though neither is kept
     observations = np.zeros((3, 3), np.float32)
     again = corsdice.load(learner.save(tmp_path / "family")).at(cost_limit=most)
     np.testing.assert_array_equal(again.seed(0).predict(observations), policy.seed(0).predict(observations))
-    with pytest.raises(UserError, match="no policy of this family is estimated to cost -1 or less"):
+    with pytest.raises(UserError, match="no policy of this family is estimated to have a cost of -1 or less"):
         learner.policy(cost_limit=-1)
 
 

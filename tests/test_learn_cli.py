@@ -104,7 +104,7 @@ def test_ope_tells_each_policy_with_an_interval_and_a_verdict(run, capsys):
     assert [result["member"] for result in results] == member_names(run)
     for result in results:
         assert result.keys() >= ESTIMATE_FIELDS
-        assert result["verdict"] in ("meets", "violates", "unknown")
+        assert result["verdict"] in ("meets", "does not meet", "cannot be told")
         assert result["reason"]
         for quantity in ("return", "cost"):
             assert result[quantity]["low"] <= result[quantity]["value"] <= result[quantity]["high"]

@@ -110,10 +110,10 @@ def test_calibration_writes_estimates_truths_and_what_the_verdicts_were_worth(tm
 
 
 def test_calibration_counts_the_unsafe_behind_each_verdict():
-    told = [(10.0, 12.0, "meets"), (10.0, 9.0, "meets"), (10.0, 30.0, "violates")]
+    told = [(10.0, 12.0, "meets"), (10.0, 9.0, "meets"), (10.0, 30.0, "does not meet")]
     rows = [row(truth, truth, quantity="cost", cost_limit=limit, verdict=verdict) for limit, truth, verdict in told]
     rows += [row(1.0, 1.0, verdict="meets")]
     summary = summarise_calibration(rows)
     assert summary["verdicts"]["meets"] == {"policies": 2, "over_the_limit": 1}
-    assert summary["verdicts"]["violates"] == {"policies": 1, "over_the_limit": 1}
+    assert summary["verdicts"]["does not meet"] == {"policies": 1, "over_the_limit": 1}
     assert summary["cost"]["coverage"] == 1

@@ -73,7 +73,7 @@ def fabricated(monkeypatch):
         def record(self, policy, limit):
             question = policy.about["seed"], policy.about["step"]
             asked.append(question)
-            returned, cost, verdict = told.get(question, (1.0, 30.0, "unknown"))
+            returned, cost, verdict = told.get(question, (1.0, 30.0, "cannot be told"))
             return {
                 "return": {"value": returned, "low": returned - 1, "high": returned + 1},
                 "cost": {"value": cost, "low": cost - 1, "high": cost + 1},
@@ -136,7 +136,7 @@ def test_the_largest_return_of_those_that_meet_the_limit_is_chosen_written_and_r
     run, log_file, fabricated, capsys, tmp_path
 ):
     told, asked = fabricated
-    told |= {(0, 20): (5.0, 10.0, "meets"), (1, 30): (7.0, 15.0, "meets"), (0, 40): (9.0, 25.0, "violates")}
+    told |= {(0, 20): (5.0, 10.0, "meets"), (1, 30): (7.0, 15.0, "meets"), (0, 40): (9.0, 25.0, "does not meet")}
     command = (run, "--data", log_file, "--out", tmp_path / "new" / "best")
     code, (choice,), _ = select(capsys, *command, "--json")
     assert code == 0
@@ -177,7 +177,7 @@ def test_what_was_found_before_a_stop_is_not_asked_again(run, log_file, fabricat
 
 def test_where_nothing_is_known_to_be_safe_the_exit_code_and_a_sentence_say_so(run, log_file, fabricated, capsys):
     told, _ = fabricated
-    told[1, 20] = (0.0, 20.5, "unknown")
+    told[1, 20] = (0.0, 20.5, "cannot be told")
     code, shown, _ = select(capsys, run, "--data", log_file)
     assert code == 3
     assert "none is known to meet the limit: the one that may exceed it least (so it was told)" in shown

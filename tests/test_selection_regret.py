@@ -10,13 +10,15 @@ from corsdice.cli import main
 from corsdice.conditions import Point
 from corsdice.experiments import selection_regret
 from corsdice.experiments.selection_regret import COLUMNS, candidates_of, row, summarise
-from corsdice.ope.estimate import Interval
+from corsdice.ope.estimate import Interval, Risk
 from corsdice.ope.frontier import Frontier, FrontierPoint
 
 
 def point(returned, cost, half=0.0, multiplier=1.0):
     cost = Interval(cost, cost - half, cost + half)
-    return FrontierPoint(0, Point("draws", multiplier), Interval(returned, returned, returned), cost, 0.0)
+    return FrontierPoint(
+        0, Point("draws", multiplier), Interval(returned, returned, returned), cost, 0.0, Risk(cost, cost)
+    )
 
 
 def test_the_choice_comes_first_then_efficient_policies_evenly_along_the_frontier():
@@ -52,7 +54,7 @@ def test_a_choice_is_blamed_only_where_a_candidate_was_safe():
     def row(safe, possible, percent, verdict="meets"):
         return {"safe": safe, "safe_possible": possible, "regret_percent": percent, "verdict": verdict}
 
-    found = summarise("t", [row(True, True, 4.0), row(False, True, -2.0), row(False, False, None, "unknown")])
+    found = summarise("t", [row(True, True, 4.0), row(False, True, -2.0), row(False, False, None, "cannot be told")])
     assert (found["repetitions"], found["safe_possible"], found["unsafe"]) == (3, 2, 1)
     assert (found["known_safe"], found["known_safe_but_unsafe"]) == (2, 1)
     assert (found["regret_percent"], found["regret_percent_of_safe"]) == (1.0, 4.0)

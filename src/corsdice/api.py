@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from corsdice.algorithms import by_name
-from corsdice.costs import CostLimit
+from corsdice.costs import CostLimit, LimitOn
 from corsdice.data.dataset import Dataset
 from corsdice.errors import UserError
-from corsdice.ope import Verdict, judge, preference
+from corsdice.ope import Verdict, preference
 from corsdice.ope.frontier import Frontier
 from corsdice.ope.imagined import Imagined
 from corsdice.policy import Policy
@@ -78,13 +78,13 @@ class Learner:
         """What every policy of the family returns and costs."""
         return self._family.frontier
 
-    def policy(self, *, cost_limit: float) -> Policy:
+    def policy(self, *, cost_limit: float, limit_on: LimitOn = "mean") -> Policy:
         """The policy for a limit: of a family any, of another algorithm one that it was trained for.
 
         Where several seeds were trained for it, the one that the estimates prefer: safe first, then return.
         """
         if self.family is not None:
-            return self.family.at(cost_limit=cost_limit)
+            return self.family.at(cost_limit=cost_limit, limit_on=limit_on)
         trained = [each for each in self._shipped if math.isclose(each.limit.episode, cost_limit, rel_tol=1e-6)]
         if not trained:
             told = ", ".join(f"{limit:g}" for limit in dict.fromkeys(each.limit.episode for each in self._shipped))
@@ -95,14 +95,14 @@ class Learner:
         """Return and cost of a policy, from first states that had no part in training or in any choice."""
         return self._assessor.estimate(policy)
 
-    def verdict(self, policy: Policy, *, cost_limit: float) -> Verdict:
+    def verdict(self, policy: Policy, *, cost_limit: float, limit_on: LimitOn = "mean") -> Verdict:
         """Whether the policy keeps a limit, by the same estimate."""
-        return _judged(self.estimate(policy), cost_limit)
+        return self.estimate(policy).judge(cost_limit, limit_on)
 
     def _preference(self, each: Shipped) -> tuple[bool, float]:
         limit, found = each.limit.episode, self.estimate(each.policy)
         returned, cost = found.sums
-        return preference(_judged(found, limit).verdict, returned.value, cost.high, limit)
+        return preference(found.judge(limit).verdict, returned.value, cost.high, limit)
 
     def save(self, path: Path | str) -> Path:
         """The whole family as PATH.safetensors and PATH.json; `corsdice.load` reads it."""
@@ -115,10 +115,6 @@ class Learner:
                 f"{self.algorithm} learns a policy for each limit, not a family: take .policy(cost_limit=…)"
             )
         return self.family
-
-
-def _judged(found: Imagined, limit: float) -> Verdict:
-    return judge(found.sums.cost, found.strange, limit)
 
 
 def CORSDICE(**options: Any) -> Learner:

@@ -19,12 +19,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NewType
+from typing import Literal, NewType
 
 from corsdice.errors import UserError
 
 TAIL = 1e-4
 """The weight γ^T at which a discounted sum may stop."""
+
+LimitOn = Literal["mean", "quantile", "cvar"]
+"""What of an episode's cost a limit is put on: its mean, what nine in ten episodes stay within, or the mean of the
+dearest tenth (the conditional value at risk)."""
+LIMITED: dict[LimitOn, str] = {
+    "mean": "cost",
+    "quantile": "cost that nine in ten episodes stay within",
+    "cvar": "mean cost of the dearest tenth of episodes",
+}
 
 EpisodeCost = NewType("EpisodeCost", float)
 DiscountedCost = NewType("DiscountedCost", float)

@@ -40,8 +40,11 @@ class Scales:
 
     @property
     def network(self) -> MLP:
-        """Of (s,a) and the previous step: the change, its deviation, and the end."""
-        return MLP(WIDTHS, 2 * len(self.change) + 1, smooth=True)
+        """Of (s,a) and the previous step: the change, its deviation, and the end.
+
+        LayerNorm holds what it tells of places far from the logs, which else may drive imagined episodes ever farther.
+        """
+        return MLP(WIDTHS, 2 * len(self.change) + 1, layer_norm=True, smooth=True)
 
     @property
     def outcome_network(self) -> MLP:

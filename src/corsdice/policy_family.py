@@ -19,6 +19,7 @@ import numpy as np
 from corsdice.actors import Conditional, describe, described
 from corsdice.algorithms.logs import Units
 from corsdice.conditions import condition_of
+from corsdice.costs import LimitOn
 from corsdice.errors import UserError
 from corsdice.files import write_json, write_tensors
 from corsdice.ope.frontier import Frontier, FrontierPoint
@@ -32,7 +33,7 @@ from corsdice.policy import (
     stem_of,
 )
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -46,29 +47,31 @@ class PolicyFamily:
     frontier: Frontier
     abouts: tuple[dict[str, Any], ...]
     """Of each member: shapes, algorithm, hyper-parameters, data."""
-    _by_limit: dict[float, Policy] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _by_limit: dict[tuple[float, LimitOn], Policy] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def at(self, *, cost_limit: float) -> Policy:
+    def at(self, *, cost_limit: float, limit_on: LimitOn = "mean") -> Policy:
         """The policy of the largest estimated return whose cost is estimated to be within the limit."""
-        return self.policy(self.frontier.choose(cost_limit), cost_limit)
+        return self.policy(self.frontier.choose(cost_limit, limit_on=limit_on), cost_limit, limit_on)
 
-    def predict(self, observations: Any, *, cost_limit: float) -> np.ndarray:
+    def predict(self, observations: Any, *, cost_limit: float, limit_on: LimitOn = "mean") -> np.ndarray:
         """Actions of the policy for this limit; see `Policy.predict`."""
-        if cost_limit not in self._by_limit:
-            self._by_limit[cost_limit] = self.at(cost_limit=cost_limit)
-        return self._by_limit[cost_limit].predict(observations)
+        asked = cost_limit, limit_on
+        if asked not in self._by_limit:
+            self._by_limit[asked] = self.at(cost_limit=cost_limit, limit_on=limit_on)
+        return self._by_limit[asked].predict(observations)
 
-    def policy(self, chosen: FrontierPoint, cost_limit: float | None = None) -> Policy:
+    def policy(self, chosen: FrontierPoint, cost_limit: float | None = None, limit_on: LimitOn = "mean") -> Policy:
         """The policy at a point of the frontier, with what was estimated of it."""
         point = chosen.point
         params = {
             "network": self.networks[chosen.member][point.way],
             "condition": np.asarray(condition_of(point)),
         }
-        estimate = {"return": chosen.returned._asdict(), "cost": chosen.cost._asdict()}
+        told = {"return": chosen.returned, "cost": chosen.cost} | chosen.risk._asdict()
+        estimate = {name: interval._asdict() for name, interval in told.items()}
         about = self.abouts[chosen.member] | point._asdict() | {"estimate": estimate}
         if cost_limit is not None:
-            about["cost_limit"] = cost_limit
+            about |= {"cost_limit": cost_limit, "limit_on": limit_on}
         return Policy(self.ways[point.way], PolicyParams(params, self.units), about)
 
     def save(self, path: Path | str) -> Path:

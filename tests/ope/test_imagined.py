@@ -14,7 +14,7 @@ from corsdice.dynamics import are_strange, imagine
 from corsdice.envs.rollout import rollout
 from corsdice.ope import evidence_of, standard_function
 from corsdice.ope.dynamics import fit_ensemble
-from corsdice.ope.imagined import Ensemble, ensemble_of
+from corsdice.ope.imagined import ensemble_of
 
 DISCOUNT = 0.99
 SLOPES, OFFSETS = np.array([[0, -4.8], [-4, 0], [0, -4]]) / 3, np.array([9.6, 0]) / 3
@@ -96,7 +96,7 @@ def test_the_sums_are_those_of_the_steps(name):
     found = of_function(name, steady)
     sums = (steps.values * going[..., None]).sum(0)
     np.testing.assert_allclose([each.value for each in found.sums], sums.mean(0), rtol=2e-3)
-    np.testing.assert_allclose(found.costs.mean(), sums[:, 1].mean(), rtol=2e-3)
+    np.testing.assert_allclose(found.episodes.costs.mean(), sums[:, 1].mean(), rtol=2e-3)
 
 
 def test_discounted_sums_run_on_beyond_the_time_limit():
@@ -148,38 +148,6 @@ def test_each_logged_first_state_is_begun_from_equally_often():
     assert sorted(whole.starts[:, 0].tolist()) == sorted([0.0, 2.0, 4.0] * (len(whole.starts) // 3))
     assert len(whole.starts) >= 40
     assert len(ensemble_of([None] * 4, jnp.zeros((1000, 2)), horizon=10, rows=2_000).starts) == 50
-
-
-def told(sums):
-    """Of sums [models, episodes, 2]."""
-    models, logged = sums.shape[:2]
-    return Ensemble([None] * models, None, logged, None, None)._imagined(sums, np.zeros(models)).sums
-
-
-def test_an_interval_holds_the_chance_of_the_first_states_and_how_models_differ():
-    by_chance = np.random.default_rng(0).normal(size=(1, 400, 2)).repeat(4, 0)
-    few, many = told(by_chance[:, :100]).cost, told(by_chance).cost
-    assert (few.high - few.low) / (many.high - many.low) == pytest.approx(2, rel=0.2)
-    apart = by_chance + np.array([-3.0, -1.0, 1.0, 3.0])[:, None, None]
-    wide = told(apart).cost
-    assert wide.value == pytest.approx(many.value)
-    half = np.hypot((many.high - many.low) / 2, 1.96 * np.std([-3, -1, 1, 3], ddof=1))
-    assert (wide.high - wide.low) / 2 == pytest.approx(half)
-
-
-def test_luck_that_each_model_has_of_its_own_is_no_difference_between_models():
-    """Four models that agree, each with noise of its own, tell as much as one with four times the episodes."""
-    generator = np.random.default_rng(0)
-    alike = np.mean([np.ptp(told(generator.normal(size=(4, 100, 2))).cost[1:]) for _ in range(100)])
-    alone = np.mean([np.ptp(told(generator.normal(size=(1, 400, 2))).cost[1:]) for _ in range(100)])
-    assert alone < alike < 1.6 * alone  # now and then luck looks like a difference
-
-
-def test_one_first_state_tells_no_less_chance():
-    """Episodes that all begin alike still differ by chance, though all models agree."""
-    sums = np.random.default_rng(0).normal(size=(1, 64, 2)).repeat(4, 0)
-    cost = Ensemble([None] * 4, None, 1, None, None)._imagined(sums, np.zeros(4)).sums.cost
-    assert cost.high - cost.low == pytest.approx(2 * 1.96 * sums[0, :, 1].std(ddof=1) / np.sqrt(64))
 
 
 def test_each_model_does_without_other_episodes():

@@ -257,25 +257,36 @@ COST = Interval(30.0, 20.0, 40.0)
 
 
 @pytest.mark.parametrize(
-    ("limit", "verdict"), [(50, "meets"), (40, "meets"), (39.9, "unknown"), (20, "unknown"), (19.9, "violates")]
+    ("limit", "verdict"),
+    [(50, "meets"), (40, "meets"), (39.9, "cannot be told"), (20, "cannot be told"), (19.9, "does not meet")],
 )
 def test_a_verdict_needs_the_whole_interval_on_one_side(limit, verdict):
     found = judge(COST, 0.02, limit)
     assert found.verdict == verdict
     assert "cost 30, 95 % interval 20 to 40" in found.reason
-    assert ("the interval holds the limit" in found.reason) == (verdict == "unknown")
+    assert ("the interval holds the limit" in found.reason) == (verdict == "cannot be told")
+
+
+@pytest.mark.parametrize(
+    ("limit", "more"),
+    [(35, "about 4 times as many logged episodes would tell"), (30.5, "no number of logged episodes would tell")],
+)
+def test_what_cannot_be_told_says_what_can_be_promised_and_what_would_tell(limit, more):
+    assert judge(COST, 0.02, limit).reason.endswith(
+        f"the interval holds the limit; 40 can be promised today, and {more}"
+    )
 
 
 @pytest.mark.parametrize("limit", [5, 30, 500])
 def test_a_policy_that_leaves_the_logs_gets_no_verdict_at_any_limit(limit):
     found = judge(COST, LARGEST_STRANGE + 0.02, limit)
-    assert found.verdict == "unknown"
+    assert found.verdict == "cannot be told"
     assert "12% of where the policy goes is unlike anything in the logs" in found.reason
-    assert judge(COST, np.nan, limit).verdict == "unknown"
+    assert judge(COST, np.nan, limit).verdict == "cannot be told"
 
 
 def test_a_cost_that_is_no_number_gives_no_verdict():
-    assert judge(Interval(np.nan, np.nan, np.nan), 0.0, 50).verdict == "unknown"
+    assert judge(Interval(np.nan, np.nan, np.nan), 0.0, 50).verdict == "cannot be told"
 
 
 def test_strangeness_at_its_bound_still_stands():

@@ -11,7 +11,7 @@ from corsdice import envs
 from corsdice.algorithms import ALGORITHMS, by_name
 from corsdice.algorithms.logs import Batch, Units, batch_of, penalised_rewards, units_of
 from corsdice.conditions import Point
-from corsdice.ope.estimate import Interval
+from corsdice.ope.estimate import Interval, Risk
 from corsdice.ope.frontier import FrontierPoint
 from corsdice.training.population import run_chunk
 from corsdice.training.run import Trainer, plan_of
@@ -75,7 +75,7 @@ def actions(trainer, index, logs):
         return trainer.outcome.policy(index).seed(0).predict(logs.observations)
     family = trainer.outcome.family()
     unknown = Interval(0.0, 0.0, 0.0)
-    point = FrontierPoint(index, Point(next(iter(family.ways)), 3.0), unknown, unknown, 0.0)
+    point = FrontierPoint(index, Point(next(iter(family.ways)), 3.0), unknown, unknown, 0.0, Risk(unknown, unknown))
     return family.policy(point).seed(0).predict(logs.observations)
 
 

@@ -9,7 +9,7 @@ import corsdice
 from corsdice import envs
 from corsdice.algorithms import d_corsdice
 from corsdice.conditions import Point
-from corsdice.ope.estimate import Interval
+from corsdice.ope.estimate import Interval, Risk
 from corsdice.ope.frontier import FrontierPoint
 from corsdice.training import directory
 from corsdice.training.run import Trainer, plan_of
@@ -55,7 +55,7 @@ def test_a_resumed_run_ends_bit_identical_and_fits_nothing_again(logs, tmp_path,
     jax.tree.map(np.testing.assert_array_equal, resumed.states, whole.states)
     assert all((leaf != 0).any() for leaf in jax.tree.leaves(whole.states.guide.optimiser.mu))
     unknown = Interval(0.0, 0.0, 0.0)
-    point = FrontierPoint(1, Point("guide", 3.0), unknown, unknown, 0.0)
+    point = FrontierPoint(1, Point("guide", 3.0), unknown, unknown, 0.0, Risk(unknown, unknown))
     families = corsdice.load(tmp_path / "part" / directory.FAMILY), whole.family()
     actions = [family.policy(point).seed(0).predict(logs.observations[:5]) for family in families]
     np.testing.assert_array_equal(*actions)

@@ -24,7 +24,7 @@ from corsdice.data.split import split
 from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
 from corsdice.ope import evidence_of, standard_function
-from corsdice.ope.estimate import Interval
+from corsdice.ope.estimate import Interval, Risk
 from corsdice.ope.frontier import Frontier, FrontierPoint, refined
 from corsdice.ope.imagined import ensemble_of
 from corsdice.training import trace
@@ -132,13 +132,26 @@ def test_one_file_serves_every_limit(learned, tmp_path):
 
 
 def test_a_limit_that_nothing_keeps_is_told_with_what_is_reached(learned):
-    with pytest.raises(UserError, match="no policy of this family is estimated to cost -1 or less: the least is"):
+    with pytest.raises(
+        UserError, match="no policy of this family is estimated to have a cost of -1 or less: the least is"
+    ):
         learned.at(cost_limit=-1)
 
 
-def point(cost, returned, half=1.0, member=0, strange=0.0, multiplier=1.0):
-    intervals = (Interval(value, value - half, value + half) for value in (returned, cost))
-    return FrontierPoint(member, Point("draws", multiplier), *intervals, strange)
+def point(cost, returned, half=1.0, member=0, strange=0.0, multiplier=1.0, tail=2.0):
+    """A policy whose dearest tenth of episodes costs `tail` times the mean."""
+    returned, cost, dear = (Interval(value, value - half, value + half) for value in (returned, cost, tail * cost))
+    return FrontierPoint(member, Point("draws", multiplier), returned, cost, strange, Risk(cost, dear))
+
+
+def test_a_limit_may_be_on_the_dear_episodes():
+    steady, wild = point(8, 50, tail=1.2), point(9, 60, tail=3.0, multiplier=2.0)
+    frontier = Frontier((steady, wild))
+    assert frontier.choose(12) == frontier.choose(12, limit_on="quantile") == wild
+    assert frontier.choose(12, limit_on="cvar") == steady
+    with pytest.raises(UserError, match="a mean cost of the dearest tenth of episodes of 5 or less"):
+        frontier.choose(5, limit_on="cvar")
+    assert Frontier.from_json(frontier.to_json()) == frontier
 
 
 def test_the_largest_return_within_the_limit_is_chosen_by_the_upper_end_of_its_cost():

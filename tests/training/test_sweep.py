@@ -43,7 +43,7 @@ class QuickAssessor:
     def record(self, policy, limit):
         size = float(sum(np.abs(leaf).sum() for leaf in jax.tree.leaves(policy.params.actor)))
         around = {"value": size, "low": size - 1, "high": size + 1}
-        verdict = "meets" if policy.about["alpha"] < 1 else "violates"
+        verdict = "meets" if policy.about["alpha"] < 1 else "does not meet"
         return {"cost_limit": limit.episode, "return": around, "cost": around, "verdict": verdict, "words": "told"}
 
     def learned(self, outcome, index):
@@ -109,7 +109,7 @@ def test_a_name_is_stated_once():
 
 
 estimates = st.tuples(
-    st.sampled_from(["meets", "violates", "unknown"]),
+    st.sampled_from(["meets", "does not meet", "cannot be told"]),
     st.floats(allow_nan=False, allow_infinity=False),
     st.floats(-1e300, 1e300) | st.sampled_from([math.inf, math.nan]),
 )
@@ -223,7 +223,7 @@ def test_a_search_by_the_estimates_themselves(logs, tmp_path, monkeypatch):
     monkeypatch.setattr("corsdice.training.sweep.assessor_of", assessor_of)
     ranked = sweep(tmp_path, logs, "memory", LIMIT, prune=True, **SEARCH | {"trials": 2})
     assert [found["state"] for found in ranked] == ["complete", "pruned"]
-    assert {found["verdict"] for found in ranked} <= {"meets", "violates", "unknown"}
+    assert {found["verdict"] for found in ranked} <= {"meets", "does not meet", "cannot be told"}
     assert json.loads((tmp_path / "runs" / "batch-000" / "ope.json").read_text())["results"][1]["weights"]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from corsdice.algorithms import by_name
 from corsdice.cli.learn_configs import EvaluateConfig, ReportConfig, TrainConfig
 from corsdice.cli.ope import read, show_estimates
-from corsdice.costs import CostLimit
+from corsdice.costs import CostLimit, LimitOn
 from corsdice.data.split import Split, split
 from corsdice.errors import UserError
 from corsdice.files import write_json
@@ -97,12 +97,12 @@ def train(config: TrainConfig) -> None:
     for index, reason in outcome.failures.items():
         print(f"{plan.members[index]} {reason}; it keeps the policy it had before")
     with _resumable(config.out):
-        finish(config.out, outcome, split(dataset, plan.holdout), list(config.cost_limit))
+        finish(config.out, outcome, split(dataset, plan.holdout), list(config.cost_limit), config.limit_on)
     if family and not limits:
         print(f"for a policy: corsdice select {config.out} --cost-limit C --out policy")
 
 
-def finish(out: Path, outcome: Outcome, parts: Split, limits: list[float]) -> None:
+def finish(out: Path, outcome: Outcome, parts: Split, limits: list[float], limit_on: LimitOn) -> None:
     """What follows training: the frontier of a family, the policies that limits choose, verdicts, the report."""
     models = models_of(outcome, parts)
     family = None
@@ -111,7 +111,7 @@ def finish(out: Path, outcome: Outcome, parts: Split, limits: list[float]) -> No
         family = traced(outcome, parts, models)
         family.save(out / directory.FAMILY)
         show_frontier(family.frontier, outcome.plan.members)
-    policies = shipped(outcome, limits, family)
+    policies = shipped(outcome, limits, family, limit_on=limit_on)
     if family is not None:
         directory.save_shipped(out, policies)
     if policies:

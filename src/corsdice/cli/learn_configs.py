@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from corsdice.costs import LimitOn
 from corsdice.data import Columns
 from corsdice.experiments.configs import AlgorithmName, EstimatorName
 
@@ -27,6 +28,9 @@ class TrainConfig:
     """Directory of the run."""
     cost_limit: tuple[float, ...] = ()
     """What an episode may cost, undiscounted: each asks for a policy and a verdict. CORSDICE needs none."""
+    limit_on: LimitOn = "mean"
+    """What a limit is put on: the mean cost of an episode, the cost that nine in ten episodes stay within (quantile),
+    or the mean of the dearest tenth (cvar)."""
     algorithm: AlgorithmName = "corsdice"
     alpha: tuple[float, ...] = ()
     """How closely to stay with the logs, whatever the scale of the reward; several are trained side by side. 0.3 unless
@@ -96,6 +100,9 @@ class OpeConfig:
     """Second opinions beside the models, each of which takes a minute or more."""
     cost_limit: float | None = None
     """What an episode may cost, undiscounted, for a policy that does not know it; of a family it chooses the policy."""
+    limit_on: LimitOn = "mean"
+    """What --cost-limit is put on: the mean cost of an episode, the cost that nine in ten episodes stay within
+    (quantile), or the mean of the dearest tenth (cvar)."""
     horizon: int | None = None
     """Steps an episode may last, for a saved policy or a function; needed where the data do not tell."""
     discount: float = 0.99

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from corsdice import data
 from corsdice.cli.learn_configs import OpeConfig
-from corsdice.costs import CostLimit
+from corsdice.costs import CostLimit, LimitOn
 from corsdice.data import Columns, Dataset
 from corsdice.errors import UserError
 from corsdice.files import write_json
@@ -46,7 +46,7 @@ def _of_run(config: OpeConfig, run: Path, others: Sequence[str]) -> list[dict[st
     if config.data is None and fingerprint(evidence) != content["data"]["sha256"]:
         raise UserError(f"{source} has changed since the run: give the logs to estimate from with --data")
     outcome = directory.load_outcome(run, evidence)
-    policies = _shipped(run, outcome, config.cost_limit)
+    policies = _shipped(run, outcome, config.cost_limit, config.limit_on)
     if config.data is None:
         parts = split(evidence, outcome.plan.holdout)
         evidence = parts.judge
@@ -59,7 +59,7 @@ def _of_run(config: OpeConfig, run: Path, others: Sequence[str]) -> list[dict[st
     return results
 
 
-def _shipped(run: Path, outcome: Outcome, cost_limit: float | None) -> list[Shipped]:
+def _shipped(run: Path, outcome: Outcome, cost_limit: float | None, limit_on: LimitOn) -> list[Shipped]:
     """The policies of a run; of a family those of its limits, or the one that a limit chooses from its frontier."""
     from corsdice.algorithms import by_name
     from corsdice.training import directory
@@ -75,7 +75,7 @@ def _shipped(run: Path, outcome: Outcome, cost_limit: float | None) -> list[Ship
         if not policies:
             raise UserError(f"{run} serves every limit and was given none: name one with --cost-limit")
     else:
-        chosen = directory.read_family(run).at(cost_limit=cost_limit)
+        chosen = directory.read_family(run).at(cost_limit=cost_limit, limit_on=limit_on)
         policies = {f"limit{cost_limit:.6g}": chosen}
     return [
         Shipped(
@@ -120,14 +120,14 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
         raise UserError("--cost-limit is needed: the undiscounted cost that an episode may have")
     if isinstance(saved, PolicyFamily) and not saved.frontier.points:
         raise UserError(f"{config.policy} has no frontier yet: run the same `corsdice train` again to go on")
-    policy = saved.at(cost_limit=stated) if isinstance(saved, PolicyFamily) else saved
+    policy = saved.at(cost_limit=stated, limit_on=config.limit_on) if isinstance(saved, PolicyFamily) else saved
     horizon = config.horizon or horizon_of(dataset)
     limit = CostLimit.episodic(float(stated), horizon=horizon, discount=config.discount)
     units = policy.params.units if policy else units_of(dataset, config.discount)
     assessor = Assessor(ope.evidence_of(dataset, units, horizon, config.discount), others=others)
     asked = policy or Function(import_named(config.policy), dataset.observations.shape[1:])
     name = stem.name if policy else config.policy
-    return {"member": name} | assessor.record(asked, limit) | {"pi_w_cost": None, "naive_cost": None}
+    return {"member": name} | assessor.record(asked, limit, config.limit_on) | {"pi_w_cost": None, "naive_cost": None}
 
 
 def read(source: str, columns: Columns | None = None) -> Dataset:
@@ -143,19 +143,20 @@ def _number(value: float | None) -> str:
 
 
 def show_estimates(results: list[dict[str, Any]]) -> None:
-    words = {"meets": "meets", "violates": "VIOLATES", "unknown": "unknown"}
     terminal.print_table(
         "Estimated from logs: sums over an episode, ± half a 95 % interval",
-        ("policy", "return", "cost", "strange", "π_w's cost", "naive", "limit"),
+        ("policy", "return", "cost", "over the limit", "dearest tenth", "strange", "π_w's cost", "naive", "limit"),
         [
             (
                 result["member"],
                 _interval(result["return"]),
                 _interval(result["cost"]),
+                f"{result['share_over']['value']:.0%}",
+                _interval(result["cvar"]),
                 f"{result['strange']:.0%}",
                 _number(result["pi_w_cost"]),
                 _number(result["naive_cost"]),
-                words[result["verdict"]],
+                result["verdict"],
             )
             for result in results
         ],

@@ -40,6 +40,8 @@ def run(config: SelectConfig) -> int:
 
 def among_kept(config: SelectConfig, runs: dict[Path, dict[str, Any]]) -> int:
     """The choice among all policies that runs have kept, each of them estimated."""
+    if config.limit_on != "mean":
+        raise UserError(f"--limit-on {config.limit_on} chooses from a frontier, and these runs have none: leave it out")
     if config.data is None:
         raise UserError("--data is needed: the logs that the runs were trained on, or fresh ones")
     every = [candidate for path in runs for candidate in candidates.candidates_of(path)]

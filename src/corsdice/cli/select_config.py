@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from corsdice.costs import LimitOn
 from corsdice.data import Columns
 from corsdice.experiments.checks import at_least
 
@@ -35,6 +36,9 @@ class SelectConfig:
     """No run was trained on any of these logs, so all of them are evidence."""
     cost_limit: float | None = None
     """What an episode may cost, undiscounted; of runs that were trained for limits one of these, each unless said."""
+    limit_on: LimitOn = "mean"
+    """What the limit is put on: the mean cost of an episode, the cost that nine in ten episodes stay within (quantile),
+    or the mean of the dearest tenth (cvar)."""
     out: Path | None = None
     """Where the chosen policy goes: OUT.safetensors and OUT.json."""
     env: str | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from corsdice.cli.select_config import NOTHING_SAFE, SelectConfig
-from corsdice.costs import CostLimit
+from corsdice.costs import LIMITED, CostLimit, LimitOn
 from corsdice.errors import UserError
 from corsdice.files import output_directory
 from corsdice.ope.frontier import Frontier, FrontierPoint
@@ -36,12 +36,12 @@ class Member:
     def points(self) -> list[FrontierPoint]:
         return [point for point in self.family.frontier.points if point.member == self.index]
 
-    def policy(self, point: FrontierPoint, limit: float) -> Policy:
-        return self.family.policy(point._replace(member=self.index), limit)
+    def policy(self, point: FrontierPoint, limit: float, limit_on: LimitOn) -> Policy:
+        return self.family.policy(point._replace(member=self.index), limit, limit_on)
 
 
 def run(config: SelectConfig, runs: dict[Path, dict[str, Any]]) -> int:
-    limit = stated_limit(config, runs)
+    limit, on = stated_limit(config, runs), config.limit_on
     members = [
         Member(path, family, index)
         for path in runs
@@ -51,18 +51,19 @@ def run(config: SelectConfig, runs: dict[Path, dict[str, Any]]) -> int:
     if config.out is not None:
         output_directory(config.out.parent)
     frontier = joined(members)
-    best = {number: frontier.nearest(limit, [number]) for number, member in enumerate(members) if member.points}
-    records = {number: record(members[number], point, limit) for number, point in best.items()}
+    best = {number: frontier.nearest(limit, [number], on) for number, member in enumerate(members) if member.points}
+    records = {number: record(members[number], best[number], limit, on) for number in in_order(best, limit, on)}
     chosen, policy = None, None
     try:
-        point = frontier.choose(limit)
-        chosen, policy = records[point.member], members[point.member].policy(point, limit)
+        point = frontier.choose(limit, limit_on=on)
+        chosen, policy = records[point.member], members[point.member].policy(point, limit, on)
         why = "the largest estimated return within the limit, even at the upper end of the cost's interval"
     except UserError as nothing:
         why = str(nothing)
     if policy and chosen and config.env is not None:
         chosen |= truth_of(policy, limit, config.env, config.episodes, config.seed, config.workers)
-    choice = {"cost_limit": limit, "chosen": chosen, "why": why, "candidates": in_order(list(records.values()))}
+    asked = {"cost_limit": limit, "limit_on": on}
+    choice = asked | {"chosen": chosen, "why": why, "candidates": list(records.values())}
     if config.json:
         print(json.dumps([choice], indent=2))
     else:
@@ -103,7 +104,7 @@ def joined(members: Sequence[Member]) -> Frontier:
     )
 
 
-def record(member: Member, point: FrontierPoint, limit: float) -> Record:
+def record(member: Member, point: FrontierPoint, limit: float, limit_on: LimitOn) -> Record:
     about = member.family.abouts[member.index]
     return {
         "run": str(member.run),
@@ -111,29 +112,30 @@ def record(member: Member, point: FrontierPoint, limit: float) -> Record:
         **point.point._asdict(),
         **{
             f"estimated_{quantity}{suffix}": number
-            for quantity, interval in (("return", point.returned), ("cost", point.cost))
+            for quantity, interval in (("return", point.returned), ("cost", point.cost), *point.risk._asdict().items())
             for suffix, number in (("", interval.value), ("_low", interval.low), ("_high", interval.high))
         },
         "strange": point.strange,
-        "within": point.cost.high <= limit,
+        "within": point.limited(limit_on).high <= limit,
     }
 
 
-def in_order(records: Sequence[Record]) -> list[Record]:
+def in_order(best: dict[int, FrontierPoint], limit: float, limit_on: LimitOn) -> list[int]:
     """Those within the limit by their return, then the others by what they may cost."""
 
-    def key(record: Record) -> tuple[bool, float]:
-        within = record["within"]
-        return within, record["estimated_return"] if within else -record["estimated_cost_high"]
+    def key(number: int) -> tuple[bool, float]:
+        highest = best[number].limited(limit_on).high
+        return (True, best[number].returned.value) if highest <= limit else (False, -highest)
 
-    return sorted(records, key=key, reverse=True)
+    return sorted(best, key=key, reverse=True)
 
 
 def show(choice: dict[str, Any]) -> None:
     chosen, limit = choice["chosen"], choice["cost_limit"]
     terminal.print_table(
-        f"Limit {limit:g}: the best of each member; sums over an episode, ± half a 95 % interval",
-        ("run", "way", "λ", "imitation", "seed", "α", "return", "cost"),
+        f"Limit {limit:g} on the {LIMITED[choice['limit_on']]}: the best of each member; sums over an episode, "
+        "± half a 95 % interval",
+        ("run", "way", "λ", "imitation", "seed", "α", "return", "cost", "dearest tenth"),
         [
             (
                 f"{'→' if record is chosen else ' '} {record['run']}",
@@ -142,7 +144,7 @@ def show(choice: dict[str, Any]) -> None:
                 "-" if record["imitation"] is None else f"{record['imitation']:.2g}",
                 str(record["seed"]),
                 f"{record['alpha']:g}",
-                *(estimate(record, quantity) for quantity in ("return", "cost")),
+                *(estimate(record, quantity) for quantity in ("return", "cost", "cvar")),
             )
             for record in choice["candidates"]
         ],
@@ -155,7 +157,7 @@ def show(choice: dict[str, Any]) -> None:
         f"α {chosen['alpha']:g}: {choice['why']}"
     )
     if "cost" in chosen:
-        safe = "safe" if chosen["cost"] <= limit else "NOT safe"
+        safe = "safe in the mean" if chosen["cost"] <= limit else "NOT safe in the mean"
         print(f"simulated: the choice is {safe}, cost {chosen['cost']:.1f}, return {chosen['return']:.1f}")
 
 

@@ -115,7 +115,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
             "policies": sum(row["verdict"] == verdict for row in costs),
             "over_the_limit": sum(row["verdict"] == verdict and row["truth"] > row["cost_limit"] for row in costs),
         }
-        for verdict in ("meets", "violates", "unknown")
+        for verdict in ("meets", "does not meet", "cannot be told")
     }
     return summary
 

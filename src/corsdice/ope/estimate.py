@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from corsdice.costs import LimitOn
+
 RESAMPLES = 2_000
 LEVEL = 0.95
 QUANTITIES = ("return", "cost")
@@ -16,6 +18,20 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
+
+
+class Risk(NamedTuple):
+    """What the dear episodes of a policy cost."""
+
+    quantile: Interval
+    """What nine in ten episodes stay within."""
+    cvar: Interval
+    """The mean of the dearest tenth."""
+
+
+def limited(cost: Interval, risk: Risk, limit_on: LimitOn) -> Interval:
+    """What of a policy's cost a limit is put on."""
+    return {"mean": cost, "quantile": risk.quantile, "cvar": risk.cvar}[limit_on]
 
 
 class Sums(NamedTuple):

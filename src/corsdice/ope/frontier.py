@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corsdice.conditions import AXES, Point, between
+from corsdice.costs import LIMITED, LimitOn
 from corsdice.errors import UserError
-from corsdice.ope.estimate import Interval
-from corsdice.ope.verdict import LARGEST_STRANGE
+from corsdice.ope.estimate import Interval, Risk, limited
+from corsdice.ope.verdict import LARGEST_STRANGE, rounded_up
 
 NO_COST = 0.01
 """Of the largest cost on a frontier: less than that is next to none."""
@@ -35,6 +36,11 @@ class FrontierPoint(NamedTuple):
     cost: Interval
     strange: float
     """Share of imagined states that are stranger than all but one in a hundred of the logged ones."""
+    risk: Risk
+
+    def limited(self, limit_on: LimitOn) -> Interval:
+        """What of its cost a limit is put on."""
+        return limited(self.cost, self.risk, limit_on)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -43,6 +49,7 @@ class FrontierPoint(NamedTuple):
             "return": self.returned._asdict(),
             "cost": self.cost._asdict(),
             "strange": self.strange,
+            **{name: each._asdict() for name, each in self.risk._asdict().items()},
         }
 
     @classmethod
@@ -53,6 +60,7 @@ class FrontierPoint(NamedTuple):
             Interval(**content["return"]),
             Interval(**content["cost"]),
             float(content["strange"]),
+            Risk(*(Interval(**content[name]) for name in Risk._fields)),
         )
 
 
@@ -61,10 +69,10 @@ class Frontier(NamedTuple):
 
     points: tuple[FrontierPoint, ...]
 
-    def choose(self, limit: float, members: Collection[int] | None = None) -> FrontierPoint:
+    def choose(self, limit: float, members: Collection[int] | None = None, limit_on: LimitOn = "mean") -> FrontierPoint:
         """The largest return among those whose cost is within the limit, even at the upper end of its interval."""
-        chosen = self.nearest(limit, members)
-        cost = chosen.cost
+        chosen = self.nearest(limit, members, limit_on)
+        cost = chosen.limited(limit_on)
         if not chosen.strange <= LARGEST_STRANGE:
             raise UserError(
                 "the logs do not tell what the policies of this family cost: "
@@ -72,17 +80,20 @@ class Frontier(NamedTuple):
             )
         if cost.high > limit:
             raise UserError(
-                f"no policy of this family is estimated to cost {limit:g} or less: the least is {cost.value:.3g} "
-                f"(95 % interval {cost.low:.3g} to {cost.high:.3g}); ask for at least {_rounded_up(cost.high):g}"
+                f"no policy of this family is estimated to have a {LIMITED[limit_on]} of {limit:g} or less: the least "
+                f"is {cost.value:.3g} (95 % interval {cost.low:.3g} to {cost.high:.3g}); "
+                f"ask for at least {rounded_up(cost.high):g}"
             )
         return chosen
 
-    def nearest(self, limit: float, members: Collection[int] | None = None) -> FrontierPoint:
+    def nearest(
+        self, limit: float, members: Collection[int] | None = None, limit_on: LimitOn = "mean"
+    ) -> FrontierPoint:
         """The same where there is one, else the policy of the least cost; a verdict tells what to think of it."""
         known = self.known(members)
-        within = [each for each in known if each.cost.high <= limit]
+        within = [each for each in known if each.limited(limit_on).high <= limit]
         if not within:
-            return min(known, key=lambda each: each.cost.high)
+            return min(known, key=lambda each: each.limited(limit_on).high)
         return max(within, key=lambda each: each.returned.value)
 
     def efficient(self, members: Collection[int] | None = None) -> list[FrontierPoint]:
@@ -104,16 +115,6 @@ class Frontier(NamedTuple):
     @classmethod
     def from_json(cls, content: Iterable[dict[str, Any]]) -> Frontier:
         return cls(tuple(map(FrontierPoint.from_json, content)))
-
-
-def _rounded_up(number: float) -> float:
-    """To three digits, none of which makes it less.
-
-    >>> _rounded_up(12.3456), _rounded_up(0.00512)
-    (12.4, 0.00512)
-    """
-    rounded = float(f"{number:.3g}")
-    return rounded if rounded >= number else float(f"{number + abs(number) * 5e-3:.3g}")
 
 
 def refined(points: Sequence[FrontierPoint], count: int) -> list[Point]:

@@ -21,9 +21,11 @@ import numpy as np
 
 from corsdice.actors import Conditional
 from corsdice.algorithms.logs import Units
-from corsdice.costs import discounted_steps
+from corsdice.costs import LimitOn, discounted_steps
 from corsdice.dynamics import Act, Model, are_strange, begin, imagine, take_step
-from corsdice.ope.estimate import Interval, Sums
+from corsdice.ope.episodes import Episodes
+from corsdice.ope.estimate import Sums, limited
+from corsdice.ope.verdict import Verdict, judge
 from corsdice.policy import Act as RawAct
 from corsdice.policy import Policy, PolicyParams
 
@@ -33,18 +35,21 @@ FEWEST_EPISODES = 32
 """Imagined of each policy by each model."""
 STEPS_A_LOOK = 10
 """Whether a state is strange is asked at one step of so many: it is dearer than the step itself."""
-DEVIATIONS = 1.96
-"""Of a 95 % interval."""
 
 
 class Imagined(NamedTuple):
     """What all models together say of a policy."""
 
-    sums: Sums
+    episodes: Episodes
     strange: float
     """Share of imagined states that are stranger than all but one in a hundred of the logged ones."""
-    costs: np.ndarray
-    """[models, episodes]"""
+
+    @property
+    def sums(self) -> Sums:
+        return Sums(self.episodes.returned, self.episodes.cost)
+
+    def judge(self, limit: float, limit_on: LimitOn = "mean") -> Verdict:
+        return judge(limited(self.episodes.cost, self.episodes.risk, limit_on), self.strange, limit, limit_on)
 
 
 class Ensemble(NamedTuple):
@@ -98,10 +103,7 @@ class Ensemble(NamedTuple):
 
     def _imagined(self, sums: np.ndarray, strange: np.ndarray) -> Imagined:
         """Of one policy's sums [models, episodes, 2]."""
-        by_start = sums.reshape(len(sums), -1, self.logged, 2).mean(1) if self.logged > 1 else sums
-        return Imagined(
-            Sums(_interval(by_start[..., 0]), _interval(by_start[..., 1])), float(strange.mean()), sums[..., 1]
-        )
+        return Imagined(Episodes(sums[..., 0], sums[..., 1], self.logged), float(strange.mean()))
 
 
 def ensemble_of(
@@ -113,24 +115,6 @@ def ensemble_of(
     chosen = np.random.default_rng(seed).permutation(len(initial_observations))[:logged]
     starts = jnp.tile(jnp.asarray(initial_observations)[chosen], (-(-episodes // logged), 1))
     return Ensemble(models, starts, logged, jnp.ones(horizon), jax.random.key(seed))
-
-
-def _interval(by_start: np.ndarray) -> Interval:
-    """Over the first states, means [models, n], and over the models, any of which may be the one that is right.
-
-    Luck alone lets means of models differ too, by what is neither a model's nor a first state's own.
-    """
-    value, by_model, by_first = float(by_start.mean()), by_start.mean(1), by_start.mean(0)
-    count = by_start.shape[1]
-    luck = by_start - by_model[:, None] - by_first + value
-    by_luck = float((luck**2).sum()) / max(1, (len(by_start) - 1) * (count - 1)) / count
-    differ = max(0.0, _variance(by_model) - by_luck)
-    half = DEVIATIONS * float(np.sqrt(_variance(by_first) / count + differ))
-    return Interval(value, value - half, value + half)
-
-
-def _variance(values: np.ndarray) -> float:
-    return float(values.var(ddof=1)) if len(values) > 1 else 0.0
 
 
 class _Told(NamedTuple):

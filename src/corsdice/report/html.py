@@ -40,7 +40,12 @@ LAYOUT = {
     "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
 }
 
-OTHERWISE = {"violates": "violating", "unknown": "unknown", "failed": "failed in training", "none": "not estimated"}
+OTHERWISE = {
+    "does not meet": "not meeting it",
+    "cannot be told": "cannot be told",
+    "failed": "failed in training",
+    "none": "not estimated",
+}
 """What a policy can do other than meet its limit, as the verdict counts it."""
 
 
@@ -84,7 +89,7 @@ def interval(estimate: Mapping[str, float]) -> str:
 
 
 def status(member: Member) -> str:
-    """How a member fares, in a word: "meets", "violates", "unknown", "failed", or "none" without an estimate."""
+    """How a member fares: its verdict, "failed", or "none" without an estimate."""
     if member["failed"]:
         return "failed"
     return str(member["estimate"]["verdict"]) if member["estimate"] else "none"
@@ -102,7 +107,13 @@ def verdict(limit: float, members: Sequence[Member]) -> dict[str, str]:
         text += (
             f"; {'it' if len(good) == 1 else 'the best of them'} returns about {number(best['value'])} {interval(best)}"
         )
-    tone = "good" if len(good) == len(members) else "unsure" if good or counts["unknown"] or counts["none"] else "bad"
+    tone = (
+        "good"
+        if len(good) == len(members)
+        else "unsure"
+        if good or counts["cannot be told"] or counts["none"]
+        else "bad"
+    )
     return {"limit": number(limit), "tone": tone, "text": text + "."}
 
 

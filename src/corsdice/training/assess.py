@@ -14,7 +14,7 @@ import numpy as np
 from corsdice import ope
 from corsdice.algorithms import by_name
 from corsdice.algorithms.logs import Batch
-from corsdice.costs import CostLimit
+from corsdice.costs import CostLimit, LimitOn
 from corsdice.data.dataset import Dataset
 from corsdice.ope import behaviour, extraction
 from corsdice.ope.dynamics import fit_ensemble
@@ -69,15 +69,18 @@ class Assessor:
     def estimate(self, policy: Policy | Function) -> Imagined:
         return self._imagined(self.ensemble, policy)
 
-    def record(self, policy: Policy | Function, limit: CostLimit) -> dict[str, Any]:
+    def record(self, policy: Policy | Function, limit: CostLimit, limit_on: LimitOn = "mean") -> dict[str, Any]:
         """What is estimated of a policy, and the verdict on the limit."""
         found = self.estimate(policy)
-        verdict = ope.judge(found.sums.cost, found.strange, limit.episode)
-        counts, edges = np.histogram(found.costs, BINS)
+        verdict = found.judge(limit.episode, limit_on)
+        counts, edges = np.histogram(found.episodes.costs, BINS)
         return {
             "cost_limit": limit.episode,
+            "limit_on": limit_on,
             "unit": f"undiscounted sum over an episode of {limit.horizon} steps",
             **_values(found.sums),
+            **{name: interval._asdict() for name, interval in found.episodes.risk._asdict().items()},
+            "share_over": found.episodes.share_over(limit.episode)._asdict(),
             "strange": found.strange,
             "verdict": verdict.verdict,
             "reason": verdict.reason,
@@ -148,7 +151,7 @@ def assess(
     """One record for each policy."""
 
     def result(each: Shipped) -> dict[str, Any]:
-        record = assessor.record(each.policy, each.limit)
+        record = assessor.record(each.policy, each.limit, each.limit_on)
         progress(each.name)
         return {"member": each.name} | record | assessor.learned(outcome, each)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from corsdice.algorithms import by_name, family
 from corsdice.algorithms.logs import Units, standard_observations
-from corsdice.costs import CostLimit
+from corsdice.costs import CostLimit, LimitOn
 from corsdice.data.dataset import Dataset
 from corsdice.data.split import Split
 from corsdice.dynamics import Model
@@ -34,6 +34,12 @@ class Shipped(NamedTuple):
     name: str
     policy: Policy
     limit: CostLimit
+
+    @property
+    def limit_on(self) -> LimitOn:
+        """What of its cost the limit is put on."""
+        limit_on: LimitOn = self.policy.about.get("limit_on", "mean")
+        return limit_on
 
 
 def models_of(outcome: Outcome, split: Split) -> Models:
@@ -77,7 +83,11 @@ def by_member(plan: Plan) -> Groups:
 
 
 def shipped(
-    outcome: Outcome, limits: Sequence[float], learned: PolicyFamily | None = None, groups: Groups | None = None
+    outcome: Outcome,
+    limits: Sequence[float],
+    learned: PolicyFamily | None = None,
+    groups: Groups | None = None,
+    limit_on: LimitOn = "mean",
 ) -> list[Shipped]:
     """The policies of a run; of a family the best one for each limit, or the nearest to it where none is within.
 
@@ -97,7 +107,7 @@ def shipped(
     return [
         Shipped(
             f"{group}-limit{limit:.6g}".lstrip("-"),
-            learned.policy(learned.frontier.nearest(limit, going), limit),
+            learned.policy(learned.frontier.nearest(limit, going, limit_on), limit, limit_on),
             CostLimit.episodic(limit, horizon=plan.horizon, discount=plan.discount),
         )
         for limit in limits

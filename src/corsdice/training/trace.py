@@ -89,6 +89,6 @@ class _Imagination(NamedTuple):
         conditions = jnp.stack(list(map(condition_of, filled)))
         told = self.ensemble.of_family(self.family.ways[way], self.family.networks[self.member][way], conditions)
         return [
-            FrontierPoint(self.member, point, *each.sums, each.strange)
+            FrontierPoint(self.member, point, *each.sums, each.strange, each.episodes.risk)
             for point, each in zip(points, told[: len(points)], strict=True)
         ]

@@ -1,0 +1,74 @@
+"""What imagined episodes say of a policy, with intervals: means, and the tail that a mean hides.
+
+Everything is a mean over episodes: of what they cost; of whether they cost more than a limit; and, for the dearest
+tenth, of q + max(c - q, 0) / TAIL, whose mean is that of the tenth beyond its quantile q (Rockafellar and Uryasev,
+2000). So one interval serves all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from corsdice.ope.estimate import Interval, Risk
+
+TAIL = 0.1
+"""Share of the episodes that count as dear."""
+DEVIATIONS = 1.96
+"""Of a 95 % interval."""
+
+
+class Episodes(NamedTuple):
+    """Sums over the episodes of one policy."""
+
+    returns: np.ndarray
+    """[models, episodes]"""
+    costs: np.ndarray
+    """[models, episodes]"""
+    logged: int
+    """First states that differ; episodes go round them in order."""
+
+    @property
+    def returned(self) -> Interval:
+        return self.mean(self.returns)
+
+    @property
+    def cost(self) -> Interval:
+        return self.mean(self.costs)
+
+    @property
+    def risk(self) -> Risk:
+        quantile = self._quantile()
+        return Risk(quantile, self.mean(quantile.value + np.maximum(self.costs - quantile.value, 0) / TAIL))
+
+    def share_over(self, limit: float) -> Interval:
+        """The share of episodes that cost more than this."""
+        share = self.mean(self.costs > limit)
+        return Interval(share.value, max(share.low, 0.0), min(share.high, 1.0))
+
+    def mean(self, values: np.ndarray) -> Interval:
+        """[models, episodes] over the first states and over the models, any of which may be the one that is right.
+
+        Luck alone lets means of models differ too, by what is neither a model's nor a first state's own.
+        """
+        by_start = values.reshape(len(values), -1, self.logged).mean(1) if self.logged > 1 else values
+        value, by_model, by_first = float(by_start.mean()), by_start.mean(1), by_start.mean(0)
+        count = by_start.shape[1]
+        luck = by_start - by_model[:, None] - by_first + value
+        by_luck = float((luck**2).sum()) / max(1, (len(by_start) - 1) * (count - 1)) / count
+        differ = max(0.0, _variance(by_model) - by_luck)
+        half = DEVIATIONS * float(np.sqrt(_variance(by_first) / count + differ))
+        return Interval(value, value - half, value + half)
+
+    def _quantile(self) -> Interval:
+        """What all but TAIL of the episodes stay within; as far up and down as the share beyond it is uncertain."""
+        value = float(np.quantile(self.costs, 1 - TAIL))
+        beyond = self.mean(self.costs > value)
+        half = (beyond.high - beyond.low) / 2
+        low, high = np.quantile(self.costs, np.clip([1 - TAIL - half, 1 - TAIL + half], 0, 1))
+        return Interval(value, float(low), float(high))
+
+
+def _variance(values: np.ndarray) -> float:
+    return float(values.var(ddof=1)) if len(values) > 1 else 0.0
