@@ -10,16 +10,18 @@ from gymnasium.utils.env_checker import check_env
 from corsdice import data
 from corsdice.cli import main
 from corsdice.envs import TASKS, collect, evaluate, rollout, task_by_name
+from corsdice.envs.points import POINTS
 from corsdice.errors import UserError
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+every_point = pytest.mark.parametrize("task", POINTS, ids=lambda task: task.name)
 
 
-def still(params, key, state):
-    return jnp.zeros(2)
+def still(actions):
+    return lambda params, key, state: jnp.zeros(actions)
 
 
-@every_task
+@every_point
 def test_scripted_drivers_span_safe_and_slow_to_fast_and_costly(task):
     dataset = data.check(collect(task, seed=0, episodes=400), action_bounds=(-1, 1))
     episodes = dataset.episodes
@@ -36,10 +38,10 @@ def test_scripted_drivers_span_safe_and_slow_to_fast_and_costly(task):
 
 
 def test_only_the_ridge_ends_early_and_more_so_for_the_reckless():
-    for name, task in TASKS.items():
+    for task in POINTS:
         dataset = collect(task, episodes=400)
         fell = dataset.terminals[dataset.episodes.stops - 1]
-        if name != "point-ridge":
+        if task.name != "point-ridge":
             assert not fell.any()
             continue
         assert fell[:100].mean() < 0.05
@@ -52,19 +54,19 @@ def test_only_the_ridge_ends_early_and_more_so_for_the_reckless():
 @every_task
 def test_a_rollout_agrees_with_stepping_by_hand(task):
     key = jax.random.key(3)
-    run = rollout(task, still, None, key, 2)
+    run = rollout(task, still(task.action_size), None, key, 2)
     start_key, steps_key = jax.random.split(jax.random.fold_in(key, 1))
     state = task.reset(start_key)
     for t, step_key in enumerate(jax.random.split(steps_key, task.horizon)[:5]):
         np.testing.assert_allclose(run.observations[1, t], state, rtol=1e-5, atol=1e-6)
-        after = task.step(jax.random.split(step_key)[1], state, jnp.zeros(2))
+        after = task.step(jax.random.split(step_key)[1], state, jnp.zeros(task.action_size))
         np.testing.assert_allclose(run.rewards[1, t], after.reward, rtol=1e-5, atol=1e-6)
         state = after.state
 
 
 def test_more_episodes_begin_with_the_same_ones():
     task = task_by_name("point-run")
-    few, many = (rollout(task, still, None, jax.random.key(0), n) for n in (2, 5))
+    few, many = (rollout(task, still(2), None, jax.random.key(0), n) for n in (2, 5))
     np.testing.assert_array_equal(few.rewards, many.rewards[:2])
 
 
@@ -109,12 +111,32 @@ def test_the_gymnasium_environments_pass_its_own_check(task):
     again, _ = env.reset(seed=1)
     np.testing.assert_array_equal(observation, again)
     for _ in range(task.horizon):
-        _, _, terminated, truncated, info = env.step(np.zeros(2, np.float32))
-        assert info["cost"] in (0.0, 1.0)
+        _, _, terminated, truncated, info = env.step(np.zeros(task.action_size, np.float32))
+        assert info["cost"] >= 0.0
         if terminated:
             break
     assert terminated or truncated
     env.close()
+
+
+def test_the_battery_is_of_four_kinds_of_people_whom_no_column_names():
+    """By the clock, by the price with a reserve, by the price alone, and by need: only the second keeps the reserve."""
+    logs = data.check(collect(task_by_name("home-battery"), 0, 400), action_bounds=(-1, 1))
+    cost = [part.mean() for part in np.array_split(logs.episodes.sums(logs.costs), 4)]
+    assert logs.timeouts.sum() == 400
+    assert not logs.terminals.any()
+    assert cost[1] < 3 < 10 < min(cost[0], cost[2], cost[3])
+    np.testing.assert_array_equal(logs.costs, logs.next_observations[:, 0] < 0.3)
+
+
+def test_days_of_dispatch_all_end_and_what_is_not_served_is_rare_and_dear():
+    logs = data.check(collect(task_by_name("dispatch"), 0, 400), action_bounds=(-1, 1))
+    assert set(logs.episodes.lengths) == {24}
+    assert logs.terminals.sum() == 400
+    assert not logs.timeouts.any()
+    careful, reckless = (logs.costs[: 24 * 100], logs.costs[-24 * 100 :])
+    assert (careful > 0).mean() < 0.1 < 0.4 < (reckless > 0).mean()
+    np.testing.assert_allclose(logs.rewards, -logs.next_observations[:, 4] - 4 * logs.costs, rtol=1e-4, atol=1e-4)
 
 
 def test_make_by_command(tmp_path, capsys):

@@ -15,7 +15,7 @@ def width(interval):
 
 
 def test_an_interval_holds_the_chance_of_the_first_states_and_how_models_differ():
-    by_chance = np.random.default_rng(0).normal(size=(1, 400)).repeat(4, 0)
+    by_chance = 100 + np.random.default_rng(0).normal(size=(1, 400)).repeat(4, 0)
     few, many = episodes(by_chance[:, :100]).cost, episodes(by_chance).cost
     assert width(few) / width(many) == pytest.approx(2, rel=0.2)
     wide = episodes(by_chance + np.array([[-3.0], [-1.0], [1.0], [3.0]])).cost
@@ -26,14 +26,14 @@ def test_an_interval_holds_the_chance_of_the_first_states_and_how_models_differ(
 def test_luck_that_each_model_has_of_its_own_is_no_difference_between_models():
     """Four models that agree, each with noise of its own, tell as much as one with four times the episodes."""
     generator = np.random.default_rng(0)
-    alike = np.mean([width(episodes(generator.normal(size=(4, 100))).cost) for _ in range(100)])
-    alone = np.mean([width(episodes(generator.normal(size=(1, 400))).cost) for _ in range(100)])
+    alike = np.mean([width(episodes(100 + generator.normal(size=(4, 100))).cost) for _ in range(100)])
+    alone = np.mean([width(episodes(100 + generator.normal(size=(1, 400))).cost) for _ in range(100)])
     assert alone < alike < 1.6 * alone  # now and then luck looks like a difference
 
 
 def test_one_first_state_tells_no_less_chance():
     """Episodes that all begin alike still differ by chance, though all models agree."""
-    costs = np.random.default_rng(0).normal(size=(1, 64)).repeat(4, 0)
+    costs = 100 + np.random.default_rng(0).normal(size=(1, 64)).repeat(4, 0)
     assert width(episodes(costs, logged=1).cost) == pytest.approx(2 * 1.96 * costs[0].std(ddof=1) / np.sqrt(64))
 
 
@@ -69,3 +69,11 @@ def test_a_cost_that_never_comes_has_no_tail():
     assert found.risk.quantile == found.risk.cvar == (0.0, 0.0, 0.0)
     assert found.share_over(0.0) == (0.0, 0.0, 0.0)
     assert episodes(np.ones((4, 100))).share_over(0.0) == (1.0, 1.0, 1.0)
+
+
+def test_no_interval_of_a_cost_reaches_below_zero():
+    rare = np.zeros((4, 100))
+    rare[0, 0] = 50.0
+    found = episodes(rare)
+    assert found.cost.low == found.risk.cvar.low == found.share_over(10.0).low == 0.0
+    assert found.cost.high > found.cost.value > 0

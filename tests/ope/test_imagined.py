@@ -1,19 +1,21 @@
 """What models of one step imagine of a policy, against simulation."""
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from coarse import learn_little
 from corsdice import envs
 from corsdice.algorithms.logs import units_of
 from corsdice.data.dataset import Dataset
 from corsdice.dynamics import are_strange, imagine
 from corsdice.envs.rollout import rollout
+from corsdice.errors import UserError
 from corsdice.ope import evidence_of, standard_function
-from corsdice.ope.dynamics import fit_ensemble
+from corsdice.ope.dynamics import StepFit, fit_ensemble
 from corsdice.ope.imagined import ensemble_of
 
 DISCOUNT = 0.99
@@ -156,6 +158,29 @@ def test_each_model_does_without_other_episodes():
     weights = [np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(each.params)]) for each in models]
     assert all(each.scales == models[0].scales for each in models)  # so that they share what is compiled
     assert len({each.tobytes() for each in weights}) == len(models) == 4
+
+
+def test_a_clock_that_ends_the_day_is_learned():
+    """Every step of the clock is the same, every day ends, and penalties are rare and large."""
+    task = envs.TASKS["dispatch"]
+    logs = envs.collect(task, 0, 1000)
+    evidence = evidence_of(logs, units_of(logs, DISCOUNT), task.horizon, DISCOUNT)
+    ensemble = ensemble_of(fit_ensemble(evidence), evidence.initial_observations, task.horizon, 20_000)
+    decide = jax.jit(jax.vmap(task.controller, (None, 0)))
+    for style in (0.2, 0.8):
+        operate = partial(lambda style, rows: np.clip(decide(style, rows), -1, 1), style)
+        found = ensemble.of_function(standard_function(evidence, operate, (5,))).sums
+        truth = envs.evaluate(task, lambda style, _, state: task.controller(style, state), style, jax.random.key(0))
+        assert found.cost.value == pytest.approx(float(truth.episode_cost), abs=0.5)
+        assert found.returned.value == pytest.approx(float(truth.episode_return), abs=2)
+
+
+def test_logs_that_no_model_can_be_learned_from_are_refused(monkeypatch):
+    learn_little(monkeypatch)
+    monkeypatch.setattr(StepFit, "held_out_loss", lambda self, params, rows: jnp.nan * rows.alive.sum())
+    logs = envs.collect(envs.TASKS["point-run"], 0, 8)
+    with pytest.raises(UserError, match="no model of one step can be learned from these logs"):
+        fit_ensemble(evidence_of(logs, units_of(logs, DISCOUNT), 100, DISCOUNT))
 
 
 def test_what_is_not_observed_is_told_by_the_step_before():

@@ -1,7 +1,7 @@
 """Simulators: constrained tasks written in JAX, thousands of episodes a second, and those of others by `make`."""
 
 from corsdice.envs.collect import collect
-from corsdice.envs.points import TASKS, task_by_name
+from corsdice.envs.embedded import TASKS, task_by_name
 from corsdice.envs.rollout import Rollout, Truth, evaluate, rollout
 from corsdice.envs.simulators import make
 from corsdice.envs.task import Step, Task

@@ -13,7 +13,7 @@ import gymnasium
 import jax
 import numpy as np
 
-from corsdice.envs.points import TASKS, task_by_name
+from corsdice.envs.embedded import TASKS, task_by_name
 
 
 class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from corsdice.envs.task import Step, Task
-from corsdice.errors import UserError
 
 TIME_STEP = 0.1
 PUSH = 3.0
@@ -113,44 +112,35 @@ def _forward_controller(style: jax.Array, state: jax.Array) -> jax.Array:
     return _steer(state[1:], jnp.array([speed, -(1.5 - style) * state[0]]))
 
 
-TASKS = {
-    task.name: task
-    for task in (
-        Task(
-            "point-circle",
-            "run round a circle; leaving |x| <= 1.2 costs",
-            4,
-            2,
-            200,
-            _start,
-            _circle_step,
-            _circle_controller,
-        ),
-        Task(
-            "point-run",
-            "run along x; speed above 2 and leaving |y| <= 1 cost",
-            3,
-            2,
-            100,
-            _start_along,
-            _run_step,
-            _forward_controller,
-        ),
-        Task(
-            "point-ridge",
-            "run along a ridge; speed above 2 costs, leaving |y| <= 0.5 is a fall that ends it",
-            3,
-            2,
-            100,
-            _start_along,
-            _ridge_step,
-            _forward_controller,
-        ),
-    )
-}
-
-
-def task_by_name(name: str) -> Task:
-    if name not in TASKS:
-        raise UserError(f"unknown task {name!r}: choose one of {', '.join(TASKS)}")
-    return TASKS[name]
+POINTS = (
+    Task(
+        "point-circle",
+        "run round a circle; leaving |x| <= 1.2 costs",
+        4,
+        2,
+        200,
+        _start,
+        _circle_step,
+        _circle_controller,
+    ),
+    Task(
+        "point-run",
+        "run along x; speed above 2 and leaving |y| <= 1 cost",
+        3,
+        2,
+        100,
+        _start_along,
+        _run_step,
+        _forward_controller,
+    ),
+    Task(
+        "point-ridge",
+        "run along a ridge; speed above 2 costs, leaving |y| <= 0.5 is a fall that ends it",
+        3,
+        2,
+        100,
+        _start_along,
+        _ridge_step,
+        _forward_controller,
+    ),
+)

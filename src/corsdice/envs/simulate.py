@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from corsdice.envs.points import TASKS
+from corsdice.envs.embedded import TASKS
 from corsdice.envs.processes import simulators
 from corsdice.envs.rollout import evaluate
 from corsdice.envs.simulators import alone_in_its_process, make

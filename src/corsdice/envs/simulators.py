@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from corsdice.data.dsrl import DsrlTask, find_dsrl_task
-from corsdice.envs.points import TASKS
+from corsdice.envs.embedded import TASKS
 from corsdice.errors import UserError
 from corsdice.imports import import_named
 

@@ -177,7 +177,7 @@ AlgorithmName = Literal[
     "d-bc-all",
     "d-bc-safe",
 ]
-EmbeddedTask = Literal["point-circle", "point-run", "point-ridge"]
+EmbeddedTask = Literal["point-circle", "point-run", "point-ridge", "home-battery", "dispatch"]
 OpeTask = Literal["point-circle", "point-run", "point-ridge", "hopper", "walker2d", "halfcheetah"]
 EstimatorName = Literal[
     "models",

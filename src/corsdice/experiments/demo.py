@@ -44,7 +44,7 @@ def run(config: DemoConfig) -> None:
         for method, wanted, seeds in jobs:
             steps = config.clone_steps if method.startswith("bc-") else config.steps
             options = {"steps": steps, "widths": config.widths, "batch_size": config.batch_size}
-            plan = plan_of(method, dataset, wanted, seeds=seeds, options=options)
+            plan = plan_of(method, dataset, wanted, horizon=task.horizon, seeds=seeds, options=options)
             outcome = directory.train(out / method, plan, dataset, str(logs))
             parts = parts or split(dataset, plan.holdout)
             models = models or models_of(outcome, parts)

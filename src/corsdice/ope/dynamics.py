@@ -15,7 +15,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 from scipy.special import logit
 
+from corsdice.algorithms.logs import CONSTANT
 from corsdice.dynamics import STRANGE, Model, Scales, predict, predict_outcome, unusual
+from corsdice.errors import UserError
 from corsdice.extraction import fit_basis
 from corsdice.ope.evidence import Evidence
 
@@ -137,8 +139,8 @@ class _Progress(NamedTuple):
 
 
 @partial(jax.jit, static_argnames="network")
-def fit(network: Network, rows: Rows, held_out: Rows, key: jax.Array) -> Params:
-    """The parameters that told the rows held out best, when it has long not become better."""
+def fit(network: Network, rows: Rows, held_out: Rows, key: jax.Array) -> tuple[Params, jax.Array]:
+    """The parameters that told the rows held out best, when it has long not become better, and their loss there."""
     adam = optax.scale_by_adam()
     first, shaped = ravel_pytree(network.init(key, rows))
 
@@ -163,7 +165,8 @@ def fit(network: Network, rows: Rows, held_out: Rows, key: jax.Array) -> Params:
         return (now.rounds < network.most_rounds) & (now.rounds - now.best_round < patience)
 
     begun = _Progress(first, first, adam.init(first), jnp.int32(0), first, jnp.float32(jnp.inf), jnp.int32(0))
-    return shaped(jax.lax.while_loop(is_going, one_round, begun).best)
+    ended = jax.lax.while_loop(is_going, one_round, begun)
+    return shaped(ended.best), ended.least
 
 
 def fit_ensemble(evidence: Evidence, models: int = MODELS) -> list[Model]:
@@ -187,7 +190,13 @@ def fit_ensemble(evidence: Evidence, models: int = MODELS) -> list[Model]:
 
     def fitted(job: tuple[int, Network]) -> Params:
         model, network = job
-        return fit(network, *seen_and_not(model), jax.random.key(model))
+        params, loss = fit(network, *seen_and_not(model), jax.random.key(model))
+        if not np.isfinite(loss):
+            raise UserError(
+                "no model of one step can be learned from these logs: its loss is not finite; "
+                "look for columns of enormous values with corsdice data check"
+            )
+        return params
 
     networks: tuple[Network, ...] = (StepFit(scales), OutcomeFit(scales))
     with ThreadPoolExecutor(2) as beside:  # networks this small keep one core busy each
@@ -206,8 +215,9 @@ def scales_of(evidence: Evidence) -> Scales:
     rewards, costs = evidence.values
     largest_cost = max(costs.max(), 1e-6)
     cost_logit, end_logit = logit(np.clip([costs.mean() / largest_cost, 1 - alive.mean()], 1e-9, 1 - 1e-9)).tolist()
+    change = np.sqrt((changes**2).mean(0))  # a clock changes by the same at every step, so a deviation would be 0
     return Scales(
-        tuple(np.maximum(changes.std(0), 1e-6).tolist()),
+        tuple(np.where(change > CONSTANT, change, 1.0).tolist()),
         float(rewards.mean()),
         float(max(rewards.std(), 1e-6)),
         float(largest_cost),

@@ -35,17 +35,19 @@ class Episodes(NamedTuple):
 
     @property
     def cost(self) -> Interval:
-        return self.mean(self.costs)
+        """No episode earns back what it costs, so the interval stays above 0."""
+        return _from_zero(self.mean(self.costs))
 
     @property
     def risk(self) -> Risk:
         quantile = self._quantile()
-        return Risk(quantile, self.mean(quantile.value + np.maximum(self.costs - quantile.value, 0) / TAIL))
+        beyond = self.mean(quantile.value + np.maximum(self.costs - quantile.value, 0) / TAIL)
+        return Risk(quantile, _from_zero(beyond))
 
     def share_over(self, limit: float) -> Interval:
         """The share of episodes that cost more than this."""
-        share = self.mean(self.costs > limit)
-        return Interval(share.value, max(share.low, 0.0), min(share.high, 1.0))
+        share = _from_zero(self.mean(self.costs > limit))
+        return share._replace(high=min(share.high, 1.0))
 
     def mean(self, values: np.ndarray) -> Interval:
         """[models, episodes] over the first states and over the models, any of which may be the one that is right.
@@ -68,6 +70,10 @@ class Episodes(NamedTuple):
         half = (beyond.high - beyond.low) / 2
         low, high = np.quantile(self.costs, np.clip([1 - TAIL - half, 1 - TAIL + half], 0, 1))
         return Interval(value, float(low), float(high))
+
+
+def _from_zero(interval: Interval) -> Interval:
+    return interval._replace(low=max(interval.low, 0.0))
 
 
 def _variance(values: np.ndarray) -> float:

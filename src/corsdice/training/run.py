@@ -213,10 +213,16 @@ def blank_outcome(plan: Plan, like: Dataset, data: dict[str, Any]) -> Outcome:
 
 
 def horizon_of(dataset: Dataset) -> int:
-    """The steps after which episodes were cut off, where the logs say so: all that timed out are equally long."""
-    lengths = np.unique(dataset.episodes.lengths[dataset.timeouts[dataset.episodes.stops - 1]])
+    """The steps an episode may last, where the logs say so.
+
+    All that timed out are equally long, or, where none did, all that there are.
+    """
+    episodes = dataset.episodes
+    cut = dataset.timeouts[episodes.stops - 1]
+    lengths = np.unique(episodes.lengths[cut] if cut.any() else episodes.lengths)
     if len(lengths) != 1:
-        told = f"timeouts come after {lengths[0]} to {lengths[-1]} steps" if len(lengths) else "no episode timed out"
+        what = "timeouts come" if cut.any() else "no episode timed out, and they end"
+        told = f"{what} after {lengths[0]} to {lengths[-1]} steps"
         raise UserError(f"the data do not tell the horizon ({told}): give --horizon, the steps an episode may last")
     return int(lengths[0])
 
