@@ -17,5 +17,5 @@ def test_the_horizon_is_where_episodes_are_cut_off_or_where_all_end():
 def test_episodes_that_end_at_different_times_do_not_tell_the_horizon():
     logs = envs.collect(envs.TASKS["point-ridge"], 0, 100)
     fell = select(logs, np.flatnonzero(logs.terminals[logs.episodes.stops - 1]))
-    with pytest.raises(UserError, match="no episode timed out, and they end after .* steps.: give --horizon"):
+    with pytest.raises(UserError, match=r"no episode timed out, and they end after .* steps\): give --horizon"):
         horizon_of(fell)
