@@ -40,7 +40,7 @@ class QuickAssessor:
     def ask(self, policy):
         return policy
 
-    def record(self, policy, limit):
+    def record(self, policy, limit, limit_on="mean"):
         size = float(sum(np.abs(leaf).sum() for leaf in jax.tree.leaves(policy.params.actor)))
         around = {"value": size, "low": size - 1, "high": size + 1}
         verdict = "meets" if policy.about["alpha"] < 1 else "does not meet"
