@@ -104,7 +104,7 @@ def test_the_cost_falls_with_the_multiplier_whatever_the_way(learned):
 
 
 def test_what_is_imagined_of_a_policy_is_what_it_does(learned):
-    """At nine in ten points all over the frontier: within the intervals, and 2 of the cost or 2 % of the return more."""
+    """At nine in ten points of the frontier: within the intervals, and 2 of the cost or 2 % of the return more."""
 
     def is_right(point):
         truth = simulate(learned.policy(point), TASK, 400, seed=3)
