@@ -23,14 +23,6 @@ def test_an_interval_holds_the_chance_of_the_first_states_and_how_models_differ(
     assert width(wide) / 2 == pytest.approx(np.hypot(width(many) / 2, 1.96 * np.std([-3, -1, 1, 3], ddof=1)))
 
 
-def test_luck_that_each_model_has_of_its_own_is_no_difference_between_models():
-    """Four models that agree, each with noise of its own, tell as much as one with four times the episodes."""
-    generator = np.random.default_rng(0)
-    alike = np.mean([width(episodes(100 + generator.normal(size=(4, 100))).cost) for _ in range(100)])
-    alone = np.mean([width(episodes(100 + generator.normal(size=(1, 400))).cost) for _ in range(100)])
-    assert alone < alike < 1.6 * alone  # now and then luck looks like a difference
-
-
 def test_one_first_state_tells_no_less_chance():
     """Episodes that all begin alike still differ by chance, though all models agree."""
     costs = 100 + np.random.default_rng(0).normal(size=(1, 64)).repeat(4, 0)

@@ -50,17 +50,10 @@ class Episodes(NamedTuple):
         return share._replace(high=min(share.high, 1.0))
 
     def mean(self, values: np.ndarray) -> Interval:
-        """[models, episodes] over the first states and over the models, any of which may be the one that is right.
-
-        Luck alone lets means of models differ too, by what is neither a model's nor a first state's own.
-        """
+        """[models, episodes] over the first states and over the models, any of which may be the one that is right."""
         by_start = values.reshape(len(values), -1, self.logged).mean(1) if self.logged > 1 else values
-        value, by_model, by_first = float(by_start.mean()), by_start.mean(1), by_start.mean(0)
-        count = by_start.shape[1]
-        luck = by_start - by_model[:, None] - by_first + value
-        by_luck = float((luck**2).sum()) / max(1, (len(by_start) - 1) * (count - 1)) / count
-        differ = max(0.0, _variance(by_model) - by_luck)
-        half = DEVIATIONS * float(np.sqrt(_variance(by_first) / count + differ))
+        value, by_chance = float(by_start.mean()), _variance(by_start.mean(0)) / by_start.shape[1]
+        half = DEVIATIONS * float(np.sqrt(by_chance + _variance(by_start.mean(1))))
         return Interval(value, value - half, value + half)
 
     def _quantile(self) -> Interval:
