@@ -211,6 +211,7 @@ def test_the_horizon_is_asked_for_where_the_data_do_not_tell_it(tmp_path, capsys
         (("--discount", "1"), "the discount must be in [0, 1)"),
         (("--algorithm", "bc-all", "--divergence", "kl"), "bc-all has no option divergence"),
         (("--preset", "papper"), "'paper'"),
+        (("--algorithm", "bc-all", "--limit-on", "cvar"), "bc-all has none"),
     ],
 )
 def test_a_mistake_in_train_is_one_line_and_code_2(arguments, says, log_file, tmp_path, capsys):
@@ -281,9 +282,10 @@ def test_ope_takes_a_saved_policy_or_a_function_with_second_opinions(run, tmp_pa
         (("{policy}", "--cost-limit", "3"), "--data is needed"),
         (("json:dumps", "--data", "{logs}"), "--cost-limit is needed"),
         (("no-such-policy", "--data", "{logs}"), "no-such-policy is not a run, nor a saved policy"),
+        (("{run}", "--limit-on", "cvar"), "--limit-on says what --cost-limit is put on"),
     ],
 )
 def test_ope_says_what_it_needs(arguments, says, run, log_file, capsys):
-    places = {"logs": log_file, "policy": sorted((run / "policies").glob("*.json"))[0]}
+    places = {"run": run, "logs": log_file, "policy": sorted((run / "policies").glob("*.json"))[0]}
     assert main(["ope", *(argument.format(**places) for argument in arguments)]) == 2
     assert says in capsys.readouterr().err

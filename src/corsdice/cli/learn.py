@@ -82,6 +82,8 @@ def train(config: TrainConfig) -> None:
         settings={name: value for name in SETTINGS if (value := getattr(config, name)) is not None},
     )
     family = by_name(plan.algorithm).is_family
+    if config.limit_on != "mean" and not family:
+        raise UserError(f"--limit-on chooses from a frontier, and {plan.algorithm} has none: leave it out")
     limits = [CostLimit.episodic(each, horizon=plan.horizon, discount=plan.discount) for each in config.cost_limit]
     for limit in limits:
         print(f"cost limit: {limit}")

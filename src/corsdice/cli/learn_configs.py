@@ -100,9 +100,9 @@ class OpeConfig:
     """Second opinions beside the models, each of which takes a minute or more."""
     cost_limit: float | None = None
     """What an episode may cost, undiscounted, for a policy that does not know it; of a family it chooses the policy."""
-    limit_on: LimitOn = "mean"
+    limit_on: LimitOn | None = None
     """What --cost-limit is put on: the mean cost of an episode, the cost that nine in ten episodes stay within
-    (quantile), or the mean of the dearest tenth (cvar)."""
+    (quantile), or the mean of the dearest tenth (cvar). What the policy was chosen by, or the mean, unless said."""
     horizon: int | None = None
     """Steps an episode may last, for a saved policy or a function; needed where the data do not tell."""
     discount: float = 0.99

@@ -59,13 +59,15 @@ def _of_run(config: OpeConfig, run: Path, others: Sequence[str]) -> list[dict[st
     return results
 
 
-def _shipped(run: Path, outcome: Outcome, cost_limit: float | None, limit_on: LimitOn) -> list[Shipped]:
+def _shipped(run: Path, outcome: Outcome, cost_limit: float | None, limit_on: LimitOn | None) -> list[Shipped]:
     """The policies of a run; of a family those of its limits, or the one that a limit chooses from its frontier."""
     from corsdice.algorithms import by_name
     from corsdice.training import directory
     from corsdice.training.ship import Shipped, shipped
 
     plan = outcome.plan
+    if limit_on is not None and cost_limit is None:
+        raise UserError("--limit-on says what --cost-limit is put on: give both")
     if not by_name(plan.algorithm).is_family:
         if cost_limit is not None:
             raise UserError(f"{run} was trained for limits of its own: leave --cost-limit out")
@@ -75,7 +77,7 @@ def _shipped(run: Path, outcome: Outcome, cost_limit: float | None, limit_on: Li
         if not policies:
             raise UserError(f"{run} serves every limit and was given none: name one with --cost-limit")
     else:
-        chosen = directory.read_family(run).at(cost_limit=cost_limit, limit_on=limit_on)
+        chosen = directory.read_family(run).at(cost_limit=cost_limit, limit_on=limit_on or "mean")
         policies = {f"limit{cost_limit:.6g}": chosen}
     return [
         Shipped(
@@ -118,16 +120,18 @@ def _of_policy(config: OpeConfig, others: Sequence[str]) -> dict[str, Any]:
         stated = saved.about.get("cost_limit")
     if stated is None:
         raise UserError("--cost-limit is needed: the undiscounted cost that an episode may have")
+    chosen_by: LimitOn = saved.about.get("limit_on", "mean") if isinstance(saved, Policy) else "mean"
+    limit_on = config.limit_on or chosen_by
     if isinstance(saved, PolicyFamily) and not saved.frontier.points:
         raise UserError(f"{config.policy} has no frontier yet: run the same `corsdice train` again to go on")
-    policy = saved.at(cost_limit=stated, limit_on=config.limit_on) if isinstance(saved, PolicyFamily) else saved
+    policy = saved.at(cost_limit=stated, limit_on=limit_on) if isinstance(saved, PolicyFamily) else saved
     horizon = config.horizon or horizon_of(dataset)
     limit = CostLimit.episodic(float(stated), horizon=horizon, discount=config.discount)
     units = policy.params.units if policy else units_of(dataset, config.discount)
     assessor = Assessor(ope.evidence_of(dataset, units, horizon, config.discount), others=others)
     asked = policy or Function(import_named(config.policy), dataset.observations.shape[1:])
     name = stem.name if policy else config.policy
-    return {"member": name} | assessor.record(asked, limit, config.limit_on) | {"pi_w_cost": None, "naive_cost": None}
+    return {"member": name} | assessor.record(asked, limit, limit_on) | {"pi_w_cost": None, "naive_cost": None}
 
 
 def read(source: str, columns: Columns | None = None) -> Dataset:
