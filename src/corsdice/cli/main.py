@@ -32,8 +32,8 @@ from corsdice.experiments.bench_configs import (
     BenchTrainingConfig,
 )
 from corsdice.experiments.bench_dsrl_config import BenchDsrlConfig, DsrlAdvancedConfig
+from corsdice.experiments.calibration_config import CalibrationConfig
 from corsdice.experiments.configs import (
-    CalibrationConfig,
     ConstrainedMDPConfig,
     DemoConfig,
     FourRoomsConfig,

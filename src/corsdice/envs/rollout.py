@@ -66,45 +66,59 @@ def one_episode(
     return jax.lax.scan(step, carry, keys)[1]
 
 
+class Sums(NamedTuple):
+    """What each episode earns and costs, [episodes] each."""
+
+    episode_return: np.ndarray
+    episode_cost: np.ndarray
+    discounted_return: np.ndarray
+    discounted_cost: np.ndarray
+
+
 class Truth(NamedTuple):
     """Monte Carlo means with their standard errors."""
 
-    episode_return: jax.Array
-    episode_return_se: jax.Array
-    episode_cost: jax.Array
-    episode_cost_se: jax.Array
-    discounted_return: jax.Array
-    discounted_return_se: jax.Array
-    discounted_cost: jax.Array
-    discounted_cost_se: jax.Array
+    episode_return: float
+    episode_return_se: float
+    episode_cost: float
+    episode_cost_se: float
+    discounted_return: float
+    discounted_return_se: float
+    discounted_cost: float
+    discounted_cost_se: float
 
 
 def evaluate(
     task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int = 1000, discount: float = 0.99
 ) -> Truth:
-    """What the policy earns and costs: undiscounted up to the horizon, and Σ γ^t x of the process itself.
+    """What the policy earns and costs; see `play`."""
+    sums = play(task, policy, params, key, episodes, discount)
+    return Truth(*(float(number) for each in sums for number in (each.mean(), each.std(ddof=1) / np.sqrt(episodes))))
+
+
+def play(task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int = 1000, discount: float = 0.99) -> Sums:
+    """Sums over each episode: undiscounted up to the horizon, and Σ γ^t x of the process itself.
 
     A timeout is where observation stops, not where the process ends, so discounted sums run on until γ^t is next to
     nothing. An action, a return or a cost that is not finite is an error.
     """
-    truth = _evaluate(task, policy, params, key, episodes, discount)
-    if not np.isfinite(jax.device_get(truth[::2])).all():
+    sums = Sums(*(np.asarray(each, np.float64) for each in _play(task, policy, params, key, episodes, discount)))
+    if not np.isfinite(sums).all():
         raise UserError(
             f"the policy in {task.name} gives actions, or is given rewards or costs, that are not finite: "
             "it has no return and no cost"
         )
-    return truth
+    return sums
 
 
 @partial(jax.jit, static_argnames=("task", "policy", "episodes", "discount"))
-def _evaluate(task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int, discount: float) -> Truth:
+def _play(task: Task, policy: Policy, params: Any, key: jax.Array, episodes: int, discount: float) -> list[jax.Array]:
     """One compiled program that keeps no observations: such runs are long."""
     steps = max(task.horizon, discounted_steps(discount))
     run = rollout(task, policy, params, key, episodes, steps)
     t = jnp.arange(steps)
-    numbers = []
-    for weight in (t < task.horizon, discount**t):
-        for values in (run.rewards, run.costs):
-            sums = (jnp.where(run.lived, values, 0.0) * weight).sum(-1)
-            numbers += [sums.mean(), sums.std(ddof=1) / jnp.sqrt(episodes)]
-    return Truth(*numbers)
+    return [
+        (jnp.where(run.lived, values, 0.0) * weight).sum(-1)
+        for weight in (t < task.horizon, discount**t)
+        for values in (run.rewards, run.costs)
+    ]

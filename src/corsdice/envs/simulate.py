@@ -15,7 +15,7 @@ import numpy as np
 
 from corsdice.envs.embedded import TASKS
 from corsdice.envs.processes import simulators
-from corsdice.envs.rollout import evaluate
+from corsdice.envs.rollout import play
 from corsdice.envs.simulators import alone_in_its_process, make
 from corsdice.errors import UserError
 from corsdice.policy import Act, Policy, PolicyParams
@@ -45,37 +45,41 @@ def simulate_each(
     policies: Sequence[Policy], env: str, episodes: int, seed: int = 0, discount: float = 0.99, workers: int = 1
 ) -> list[dict[str, Any]]:
     """`simulate` of each policy, with processes that are started once."""
+    return [_summary(sums) for sums in play_each(policies, env, episodes, seed, discount, workers)]
+
+
+def play_each(
+    policies: Sequence[Policy], env: str, episodes: int, seed: int = 0, discount: float = 0.99, workers: int = 1
+) -> list[np.ndarray]:
+    """SUMS of each episode of each policy, [episodes, 4]."""
     if env in TASKS:
         return [_embedded(policy, env, episodes, seed, discount) for policy in policies]
     at_once = 1 if alone_in_its_process(env) else AT_ONCE
     rounds = -(-episodes // (workers * at_once))
     parts = min(rounds * workers, episodes)
     groups = [range(episodes * part // parts, episodes * (part + 1) // parts) for part in range(parts)]
-    play = partial(lockstep, env=env, seed=seed, discount=discount)
+    act_out = partial(lockstep, env=env, seed=seed, discount=discount)
     jobs = [(policy, group) for policy in policies for group in groups]
     if workers == 1:
-        sums = [play(*job) for job in jobs]
+        sums = [act_out(*job) for job in jobs]
     else:
         # The policy travels as NumPy arrays and the actor's description: nothing of this process's JAX.
         sent = [(replace(policy, params=jax.device_get(policy.params)), group) for policy, group in jobs]
         with simulators(min(workers, len(jobs)), env) as pool:
-            futures = [pool.submit(play, *job) for job in sent]
+            futures = [pool.submit(act_out, *job) for job in sent]
             for future in as_completed(futures):
                 future.result()  # so that an error is told when it happens, not when its turn comes
         sums = [future.result() for future in futures]
-    return [_summary(sums[first : first + parts]) for first in range(0, len(sums), parts)]
+    return [np.concatenate(sums[first : first + parts]) for first in range(0, len(sums), parts)]
 
 
-def _embedded(policy: Policy, env: str, episodes: int, seed: int, discount: float) -> dict[str, Any]:
+def _embedded(policy: Policy, env: str, episodes: int, seed: int, discount: float) -> np.ndarray:
     task = TASKS[env]
     _check_fit(policy, env, (task.observation_size,), (task.action_size,))
-    truth = jax.device_get(evaluate(task, policy.act, policy.params, jax.random.key(seed), episodes, discount))
-    numbers = {name.removeprefix("episode_"): float(value) for name, value in truth._asdict().items()}
-    return numbers | {"episodes": episodes}
+    return np.stack(play(task, policy.act, policy.params, jax.random.key(seed), episodes, discount), -1)
 
 
-def _summary(groups: list[np.ndarray]) -> dict[str, Any]:
-    sums = np.concatenate(groups)
+def _summary(sums: np.ndarray) -> dict[str, Any]:
     errors = sums.std(0, ddof=1) / np.sqrt(len(sums))
     means = dict(zip(SUMS, sums.mean(0).tolist(), strict=True))
     return (

@@ -9,6 +9,7 @@ from typing import get_args
 
 from corsdice.data.dsrl import DSRL_TASKS, find_dsrl_task
 from corsdice.errors import UserError
+from corsdice.experiments.cells import hash_of
 from corsdice.experiments.checks import at_least, distinct, positive, task_files
 from corsdice.experiments.configs import AlgorithmName, EmbeddedTask
 from corsdice.experiments.where import Where
@@ -102,7 +103,7 @@ class ProtocolConfig(Where):
             "widths": list(self.widths),
             "batch_size": self.batch_size,
             "episodes": self.episodes,
-            "logs": str(file) if file else made,
+            "logs": hash_of(file) if file else made,
         }
 
 

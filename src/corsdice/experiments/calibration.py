@@ -1,148 +1,235 @@
-"""Estimated against true cost of an episode, over many policies that CORSDICE ships: is the interval to be believed?
+"""Estimated against true sums of an episode, over many policies of CORSDICE and several kinds of logs.
 
-Every limit chooses a policy from the frontier of every α and seed. Half of the logs are kept from the training: a half
-of those to choose by, the other for the estimates.
+Of each kind of logs one family is trained, traced and asked as `corsdice train` does it. Limits choose policies of
+every α and seed, and others are taken evenly along the frontier: all are judged by what was kept for that, and
+simulated.
 """
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from corsdice import data, envs
+from corsdice import envs
+from corsdice.costs import CostLimit
+from corsdice.data.dataset import Dataset
+from corsdice.data.dsrl import find_dsrl_task
 from corsdice.data.split import split
-from corsdice.envs.simulate import simulate
-from corsdice.experiments.configs import CalibrationConfig
+from corsdice.envs.simulate import SUMS, play_each
+from corsdice.experiments.calibration_config import CalibrationConfig
+from corsdice.experiments.cells import kept
+from corsdice.experiments.dsrl_cells import logs_of
 from corsdice.experiments.families import traced_once
 from corsdice.files import output_directory, provenance, write_csv, write_json
+from corsdice.ope.episodes import DEVIATIONS, TAIL
 from corsdice.ope.estimate import QUANTITIES
+from corsdice.policy import Policy
+from corsdice.policy_family import PolicyFamily
 from corsdice.report import figures, terminal
 from corsdice.training import directory
-from corsdice.training.assess import Assessor, assessor_of
-from corsdice.training.run import plan_of
-from corsdice.training.ship import Shipped, by_member, models_of, shipped
+from corsdice.training.assess import assessor_of
+from corsdice.training.run import fingerprint, plan_of
+from corsdice.training.ship import models_of
 
-CHOICE = ("alpha", "seed", "cost_limit", "way", "multiplier", "imitation")
-COLUMNS = ("task", *CHOICE, "quantity", "estimate", "low", "high", "truth", "truth_se", "verdict")
-HOLDOUT = 0.5
+Record = dict[str, Any]
+CHOICE = ("alpha", "seed", "way", "multiplier", "imitation")
+TOLD = ("return", "cost", "cvar", "share_over")
+"""What is estimated with an interval and simulated."""
+COLUMNS = (
+    *("task", *CHOICE, "cost_limit", "verdict", "strange"),
+    *(f"{name}{end}" for name in TOLD for end in ("", "_low", "_high", "_truth", "_truth_se")),
+)
+ENDS = {"": "value", "_low": "low", "_high": "high"}
+FAR_WITHIN = 0.7
+"""Of a limit: a policy that costs less should be told to meet it."""
+TRUTH_SEED = 1
+
+
+class Subject(NamedTuple):
+    """A policy to judge by a limit."""
+
+    policy: Policy
+    limit: float
 
 
 def run(config: CalibrationConfig) -> None:
     started = time.perf_counter()
     out = output_directory(config.out)
-    task = envs.task_by_name(config.task)
-    logs = out / f"{config.task}.hdf5"
-    dataset = envs.collect(task, config.data_seed, config.episodes)
-    data.write(dataset, logs)
-    plan = plan_of(
-        "corsdice",
-        dataset,
-        [],
-        alphas=list(config.alphas),
-        seeds=config.seeds,
-        holdout=HOLDOUT,
-        options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
-    )
-    outcome = directory.train(out / "run", plan, dataset, str(logs))
-    parts = split(dataset, HOLDOUT)
-    models = models_of(outcome, parts)
-    assessor = assessor_of(outcome, parts.judge, models)
-    family = traced_once(out / "run", outcome, parts, models)
-    policies = shipped(outcome, config.limits, family, by_member(plan))
-    rows: list[dict[str, Any]] = []
-    cells = output_directory(out / "cells" / f"{config.truth_episodes}-episodes")
-    with terminal.progress(len(policies), "policies") as advance:
-        for each in policies:
-            cell = cells / f"{each.name}.json"
-            if not cell.exists():
-                write_json(cell, records(config, each, assessor))
-            rows += json.loads(cell.read_text())
-            advance(each.name)
-    summary = summarise(rows)
+    rows: list[Record] = []
+    with terminal.progress(len(config.names()), "tasks") as advance:
+        for task in config.names():
+            rows += found_of(config, out, task)
+            advance(task)
+            write_csv(out / "results.csv", COLUMNS, ([row[name] for name in COLUMNS] for row in rows))
+    summary = [summarise([row for row in rows if row["task"] == task]) for task in config.names()]
     show(summary)
     draw(rows, out / "calibration.png")
-    write_csv(out / "results.csv", COLUMNS, ([row[name] for name in COLUMNS] for row in rows))
     write_json(out / "summary.json", summary)
     write_json(out / "provenance.json", provenance(config, time.perf_counter() - started))
     terminal.print_written(out, ("results.csv", "summary.json", "calibration.png"))
 
 
-def records(config: CalibrationConfig, each: Shipped, assessor: Assessor) -> list[dict[str, Any]]:
-    """Of a policy's return and cost."""
-    found = assessor.record(each.policy, each.limit)
-    truth = simulate(each.policy, config.task, config.truth_episodes, 1)
-    return [
-        {
-            "task": config.task,
-            **{name: each.policy.about[name] for name in CHOICE},
-            "quantity": quantity,
-            "estimate": found[quantity]["value"],
-            "low": found[quantity]["low"],
-            "high": found[quantity]["high"],
-            "truth": truth[quantity],
-            "truth_se": truth[f"{quantity}_se"],
-            "verdict": found["verdict"],
-            "estimator": "models",
-        }
-        for quantity in QUANTITIES
-    ]
+def found_of(config: CalibrationConfig, out: Path, task: str) -> list[Record]:
+    """The records of a task, which are made once."""
+    dataset, source = logs_of(config.files(), config.logged_episodes, out, task)
+    asked = config.asked() | {"logs": fingerprint(dataset)}
+    found: list[Record] = kept(
+        out / "cells" / f"{task}.json", asked, lambda: records(config, task, dataset, source, out / "runs" / task)
+    )
+    return found
 
 
-def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Errors and coverage of both quantities, and what the verdicts were worth."""
-    summary: dict[str, Any] = {}
-    for quantity in QUANTITIES:
-        chosen = [row for row in rows if row["quantity"] == quantity]
-        errors = np.array([row["estimate"] - row["truth"] for row in chosen])
-        covered = [row["low"] <= row["truth"] <= row["high"] for row in chosen]
-        half = [(row["high"] - row["low"]) / 2 for row in chosen]
-        summary[quantity] = {
-            "policies": len(chosen),
+def records(config: CalibrationConfig, task: str, dataset: Dataset, source: str, where: Path) -> list[Record]:
+    """One for each policy: what is estimated, and what is true."""
+    known = find_dsrl_task(task)
+    plan = plan_of(
+        "corsdice",
+        dataset,
+        [],
+        horizon=known.horizon if known else envs.task_by_name(task).horizon,
+        alphas=list(config.alphas),
+        seeds=config.seeds,
+        options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
+    )
+    outcome = directory.train(where, plan, dataset, source)
+    parts = split(dataset, plan.holdout)
+    models = models_of(outcome, parts)
+    family = traced_once(where, outcome, parts, models)
+    assessor = assessor_of(outcome, parts.judge, models)
+    logged_cost = float(dataset.episodes.sums(dataset.costs).mean())
+    limits = [share * logged_cost for share in config.shares]
+    members = [index for index in range(len(plan.members)) if index not in outcome.failures]
+    found = [subject for member in members for subject in subjects(family, member, limits, config.others)]
+    # Nothing discounted is asked for: episodes need not run on beyond their time limit.
+    played = play_each([each.policy for each in found], task, config.truth_episodes, TRUTH_SEED, 0.0, config.workers)
+    rows = []
+    for subject, sums in zip(found, played, strict=True):
+        limit = CostLimit.episodic(subject.limit, horizon=plan.horizon, discount=plan.discount)
+        estimate = assessor.record(subject.policy, limit)
+        rows.append(
+            {"task": task, "cost_limit": subject.limit}
+            | {name: subject.policy.about[name] for name in CHOICE}
+            | {name: estimate[name] for name in ("verdict", "strange")}
+            | {f"{name}{end}": estimate[name][told] for name in TOLD for end, told in ENDS.items()}
+            | truths(sums, subject.limit)
+        )
+    jax.clear_caches()  # what other logs compile holds memory maps, of which a process has only so many
+    return rows
+
+
+def subjects(family: PolicyFamily, member: int, limits: Sequence[float], others: int) -> list[Subject]:
+    """The policies that limits choose, and others of the frontier, each with the least limit that it may keep."""
+    frontier = family.frontier
+    chosen = {frontier.nearest(limit, [member]): limit for limit in reversed(limits)}
+    efficient = frontier.efficient([member])
+    for place in np.linspace(0, len(efficient) - 1, min(others, len(efficient))).round().astype(int):
+        point = efficient[place]
+        kept_by = [limit for limit in limits if point.cost.value <= limit]
+        chosen.setdefault(point, min(kept_by, default=max(limits)))
+    return [Subject(family.policy(point, limit), limit) for point, limit in chosen.items()]
+
+
+def truths(sums: np.ndarray, limit: float) -> dict[str, float]:
+    """Means over simulated episodes [n, 4] with their standard errors, over the dearest tenth too."""
+    returns, costs = sums[:, SUMS.index("return")], sums[:, SUMS.index("cost")]
+    quantile = np.quantile(costs, 1 - TAIL)
+    episodes = {
+        "return": returns,
+        "cost": costs,
+        "cvar": quantile + np.maximum(costs - quantile, 0) / TAIL,
+        "share_over": (costs > limit).astype(float),
+    }
+    return {
+        name: number
+        for quantity, values in episodes.items()
+        for name, number in (
+            (f"{quantity}_truth", float(values.mean())),
+            (f"{quantity}_truth_se", float(values.std(ddof=1) / np.sqrt(len(values)))),
+        )
+    }
+
+
+def holds(row: Record, quantity: str) -> bool:
+    """Whether the interval holds the truth, which is itself known to its standard error."""
+    error = row[f"{quantity}_truth"] - row[quantity]
+    half = row[f"{quantity}_high"] - row[quantity] if error > 0 else row[quantity] - row[f"{quantity}_low"]
+    return abs(error) <= np.hypot(half, DEVIATIONS * row[f"{quantity}_truth_se"])
+
+
+def summarise(rows: Sequence[Record]) -> dict[str, Any]:
+    """Of one kind of logs."""
+    limits = np.array([row["cost_limit"] for row in rows])
+    meets = np.array([row["verdict"] == "meets" for row in rows])
+    truth = np.array([row["cost_truth"] for row in rows])
+    far_within = truth <= FAR_WITHIN * limits
+    found: dict[str, Any] = {"task": rows[0]["task"], "policies": len(rows)}
+    for quantity in TOLD:
+        errors = np.array([row[quantity] - row[f"{quantity}_truth"] for row in rows])
+        found[quantity] = {
+            "truth": float(np.mean([row[f"{quantity}_truth"] for row in rows])),
             "rmse": float(np.sqrt((errors**2).mean())),
             "bias": float(errors.mean()),
-            "coverage": float(np.mean(covered)),
-            "mean_half_width": float(np.mean(half)),
+            "coverage": float(np.mean([holds(row, quantity) for row in rows])),
         }
-    costs = [row for row in rows if row["quantity"] == "cost"]
-    shares = [abs(row["estimate"] - row["truth"]) / row["cost_limit"] for row in costs]
-    summary["cost"]["median_error_over_limit"] = float(np.median(shares))
-    summary["verdicts"] = {
-        verdict: {
-            "policies": sum(row["verdict"] == verdict for row in costs),
-            "over_the_limit": sum(row["verdict"] == verdict and row["truth"] > row["cost_limit"] for row in costs),
-        }
-        for verdict in ("meets", "does not meet", "cannot be told")
+    errors = np.array([abs(row["cost"] - row["cost_truth"]) for row in rows])
+    found["median_error_over_limit"] = float(np.median(errors / limits))
+    wrong = truth - np.array([row["cost_truth_se"] for row in rows]) > limits
+    found["verdicts"] = {
+        "meets": int(meets.sum()),
+        "meets_wrongly": int((meets & wrong).sum()),
+        "does_not_meet": sum(row["verdict"] == "does not meet" for row in rows),
+        "does_not_meet_wrongly": sum(
+            row["verdict"] == "does not meet" and row["cost_truth"] + row["cost_truth_se"] < row["cost_limit"]
+            for row in rows
+        ),
+        "far_within": int(far_within.sum()),
+        "far_within_not_told": int((far_within & ~meets).sum()),
     }
-    return summary
+    return found
 
 
-def show(summary: dict[str, Any]) -> None:
+def show(summary: Sequence[dict[str, Any]]) -> None:
     terminal.print_table(
-        "Sums over an episode, estimated from logs that had no part in training or choice, against simulation",
-        ("quantity", "policies", "RMSE", "bias", "95 % intervals that hold the truth", "their mean half width"),
+        "Sums over an episode, estimated from logs, against simulation",
+        (
+            *("logs", "policies", "cost", "its RMSE", "return", "its RMSE"),
+            *("intervals that hold: cost", "return", "cvar", "share over: RMSE", "meets", "wrongly", "not told"),
+        ),
         [
             (
-                quantity,
-                str(summary[quantity]["policies"]),
-                f"{summary[quantity]['rmse']:.2f}",
-                f"{summary[quantity]['bias']:.2f}",
-                f"{summary[quantity]['coverage']:.0%}",
-                f"{summary[quantity]['mean_half_width']:.2f}",
+                each["task"],
+                str(each["policies"]),
+                *(f"{each[name][number]:.3g}" for name in QUANTITIES[::-1] for number in ("truth", "rmse")),
+                *(f"{each[name]['coverage']:.0%}" for name in ("cost", "return", "cvar")),
+                f"{each['share_over']['rmse']:.3f}",
+                str(each["verdicts"]["meets"]),
+                str(each["verdicts"]["meets_wrongly"]),
+                f"{each['verdicts']['far_within_not_told']} of {each['verdicts']['far_within']}",
             )
-            for quantity in QUANTITIES
+            for each in summary
         ],
     )
-    for verdict, count in summary["verdicts"].items():
-        print(f"verdict {verdict}: {count['policies']} policies, {count['over_the_limit']} of them over their limit")
+    print(f"not told: of those that cost at most {FAR_WITHIN:.0%} of their limit, how many are not said to meet it")
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    with figures.figure(1, 2, width=8, height=4) as (fig, axes):
-        for axis, quantity in zip(axes[0], QUANTITIES, strict=True):
-            figures.calibration(axis, [row for row in rows if row["quantity"] == quantity])
-            axis.set_title(f"{rows[0]['task']}: {quantity} of an episode")
+def draw(rows: Sequence[Record], path: Path) -> None:
+    """A row of figures for each kind of logs: cost, and return."""
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    with figures.figure(len(tasks), 2, width=8, height=3.6 * len(tasks)) as (fig, axes):
+        for line, task in zip(axes, tasks, strict=True):
+            for axis, quantity in zip(line, QUANTITIES, strict=True):
+                ends = {"estimate": quantity, "low": f"{quantity}_low", "high": f"{quantity}_high"}
+                points = [
+                    {"estimator": "models", "truth": row[f"{quantity}_truth"]}
+                    | {name: row[column] for name, column in ends.items()}
+                    for row in rows
+                    if row["task"] == task
+                ]
+                figures.calibration(axis, points)
+                axis.set_title(f"{task}: {quantity} of an episode")
         fig.savefig(path)

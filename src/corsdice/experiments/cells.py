@@ -1,21 +1,56 @@
-"""A cell: a JSON file with what was asked for and what came of it, so that a second run does not do it again."""
+"""Results that are kept on disk with all that they depend on, so that they are found again and never stale."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from corsdice.errors import UserError
+from corsdice.files import output_directory, write_json
 
 
-def is_done(path: Path, asked: Mapping[str, Any]) -> bool:
-    """Whether the cell is on disk; one that was asked for something else is refused. `asked` has JSON's types."""
+def kept(path: Path, asked: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+    """What `make` gives, from the file where that answers the same question; in JSON's types.
+
+    `asked` is all that the result depends on, hashes of files among it.
+    """
+    if (known := answer(path, asked)) is not None:
+        return known
+    found = make()
+    keep(path, asked, found)
+    return found
+
+
+def keep(path: Path, asked: Mapping[str, Any], found: Any) -> None:
+    output_directory(path.parent)
+    write_json(path, {"asked": asked, "found": found})
+
+
+def answer(path: Path, asked: Mapping[str, Any]) -> Any:
+    """What the file holds, or None where there is none or it answers another question."""
     if not path.exists():
-        return False
-    found = json.loads(path.read_text())["asked"]
-    for name, value in asked.items():
-        if found.get(name) != value:
-            raise UserError(f"{path} was made with {name} {found.get(name)}, now {value}: choose another --out")
-    return True
+        return None
+    try:
+        content = json.loads(path.read_text())
+        return content["found"] if content["asked"] == json.loads(json.dumps(asked)) else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: delete it, and it is made again") from error
+
+
+def hash_of(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    return _hash_of(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache
+def _hash_of(path: Path, changed: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

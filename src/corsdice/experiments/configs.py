@@ -251,31 +251,3 @@ class OpeTableConfig:
     def files(self) -> dict[str, Path]:
         """The file that --data names for a task."""
         return task_files(self.data, self.tasks)
-
-
-@dataclass(frozen=True)
-class CalibrationConfig:
-    """Estimated against true cost of an episode, over many policies of CORSDICE, with the coverage of the intervals.
-
-    Run it again with the same options to go on from where it was stopped.
-    """
-
-    out: Path = Path("out/calibration")
-    """Where the logs, the run, results.csv, summary.json and calibration.png go. What is done is not done again."""
-    task: EmbeddedTask = "point-circle"
-    limits: tuple[float, ...] = (5.0, 10.0, 20.0, 40.0)
-    """Undiscounted costs an episode may have, each of which chooses a policy of every α and seed."""
-    alphas: tuple[float, ...] = (0.03, 0.3)
-    seeds: int = 5
-    episodes: int = 2000
-    """Logged episodes: half to train on, a quarter to choose by, and a quarter for the estimates."""
-    data_seed: int = 0
-    steps: int = 8000
-    widths: tuple[int, ...] = (64, 64)
-    batch_size: int = 128
-    truth_episodes: int = 2000
-
-    def __post_init__(self) -> None:
-        at_least(1, seeds=self.seeds, steps=self.steps, batch_size=self.batch_size)
-        at_least(2, episodes=self.episodes, truth_episodes=self.truth_episodes)
-        positive(limits=self.limits, alphas=self.alphas, widths=tuple(map(float, self.widths)))

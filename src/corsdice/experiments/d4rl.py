@@ -11,7 +11,6 @@ What is done is on disk, and a second run goes on from there:
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from corsdice.envs.grades import collect_grades
 from corsdice.envs.mujoco import HORIZON, velocity_task
 from corsdice.envs.simulate import simulate_each
 from corsdice.errors import UserError
-from corsdice.experiments.cells import is_done
+from corsdice.experiments.cells import answer, keep
 from corsdice.experiments.d4rl_config import WITH_BETA, D4rlTableConfig
 from corsdice.experiments.published import published_d4rl_scores
 from corsdice.files import output_directory, provenance, write_csv, write_json
@@ -54,7 +53,7 @@ def run(config: D4rlTableConfig) -> None:
         policy
         for task in config.tasks
         for algorithm in config.algorithms
-        for policy in json.loads(cell_path(out, task, algorithm).read_text())["policies"]
+        for policy in answer(cell_path(out, task, algorithm), config.asked(task, algorithm))
     ]
     summary = summarise(policies)
     write_csv(out / "results.csv", COLUMNS, ([policy[name] for name in COLUMNS] for policy in policies))
@@ -78,7 +77,9 @@ def complete_cells(config: D4rlTableConfig, out: Path) -> None:
         for task in config.tasks
         if (
             algorithms := [
-                name for name in config.algorithms if not is_done(cell_path(out, task, name), config.asked(task, name))
+                name
+                for name in config.algorithms
+                if answer(cell_path(out, task, name), config.asked(task, name)) is None
             ]
         )
     }
@@ -105,10 +106,7 @@ def complete_cell(
     plan = plan_for(config, algorithm, logs[0])
     outcome = directory.train(out / "runs" / task / algorithm, plan, *logs, progress)
     advance(f"{task} {algorithm}, simulating", 0)
-    cell = {"asked": config.asked(task, algorithm), "policies": records(config, task, outcome)}
-    path = cell_path(out, task, algorithm)
-    output_directory(path.parent)
-    write_json(path, cell)
+    keep(cell_path(out, task, algorithm), config.asked(task, algorithm), records(config, task, outcome))
 
 
 def made_path(out: Path, task: str) -> Path:

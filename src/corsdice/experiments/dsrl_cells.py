@@ -5,8 +5,7 @@ A cell is of one limit; of a family, which is trained for none, of all limits th
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
@@ -21,11 +20,11 @@ from corsdice.data.split import Split, split
 from corsdice.envs.simulate import simulate_each
 from corsdice.errors import UserError
 from corsdice.experiments.bench_dsrl_config import EMBEDDED, BenchDsrlConfig, ProtocolConfig
-from corsdice.experiments.cells import is_done
+from corsdice.experiments.cells import answer, keep
 from corsdice.experiments.executors import execute
 from corsdice.experiments.families import traced_once
 from corsdice.experiments.selection import Record
-from corsdice.files import output_directory, write_json
+from corsdice.files import output_directory
 from corsdice.ope import evidence_of
 from corsdice.ope.frontier import Frontier
 from corsdice.policy_family import PolicyFamily
@@ -121,12 +120,12 @@ def limits_of_cells(config: ProtocolConfig, task: str, algorithm: str) -> list[t
 
 def read_cells(cells: Sequence[Cell]) -> list[Record]:
     """The policies of all cells, which must be done."""
-    return [policy for cell in cells for policy in json.loads(cell.results.read_text())["policies"]]
+    return [policy for cell in cells for policy in answer(cell.results, cell.asked)]
 
 
 def complete_cells(config: ProtocolConfig, cells: Sequence[Cell]) -> None:
     """Does every cell that is not done yet."""
-    missing = [cell for cell in cells if not is_done(cell.results, cell.asked)]
+    missing = [cell for cell in cells if answer(cell.results, cell.asked) is None]
     _check_ready(config, dict.fromkeys(cell.task for cell in missing))
     with terminal.progress(sum(cell.trained for cell in missing) * config.steps, "updates") as advance:
         if config.executor == "here":
@@ -139,7 +138,7 @@ def complete_cells(config: ProtocolConfig, cells: Sequence[Cell]) -> None:
 
 @lru_cache(maxsize=1)
 def _logs(config: ProtocolConfig, out: Path, task: str) -> tuple[Dataset, str]:
-    return logs_of(config, out, task)
+    return logs_of(config.files(), config.logged_episodes, out, task)
 
 
 def load(cell: Cell) -> tuple[Dataset, str]:
@@ -157,9 +156,7 @@ def work(cell: Cell, logs: tuple[Dataset, str], advance: Callable[..., None] | N
     outcome = directory.train(cell.run, plan(cell, dataset), dataset, source, progress)
     if advance:
         advance(f"{cell}, estimating and simulating", 0)
-    output_directory(cell.results.parent)
-    found = {"asked": cell.asked, "policies": records(cell, outcome, dataset)}
-    write_json(cell.results, found)
+    keep(cell.results, cell.asked, records(cell, outcome, dataset))
 
 
 def _check_ready(config: ProtocolConfig, tasks: Collection[str]) -> None:
@@ -175,12 +172,12 @@ def _check_ready(config: ProtocolConfig, tasks: Collection[str]) -> None:
         envs.make(task).close()
 
 
-def logs_of(config: ProtocolConfig, out: Path, task: str) -> tuple[Dataset, str]:
+def logs_of(files: Mapping[str, Path], logged_episodes: int, out: Path, task: str) -> tuple[Dataset, str]:
     """The logs of a task and where they are: a given file, DSRL's, or made here, always the same."""
-    file = config.files().get(task)
+    file = files.get(task)
     if task in EMBEDDED and file is None:
         path = output_directory(out / "data") / f"{task}.hdf5"
-        dataset = envs.collect(envs.task_by_name(task), DATA_SEED, config.logged_episodes)
+        dataset = envs.collect(envs.task_by_name(task), DATA_SEED, logged_episodes)
         data.write(dataset, path)
         return dataset, str(path)
     source = str(file or f"dsrl:{task}")

@@ -6,8 +6,8 @@ frontier that no other is estimated to beat, and the choice by logs.
 
 from __future__ import annotations
 
-import json
 import time
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from corsdice.costs import CostLimit
 from corsdice.data.dsrl import normalised_cost
 from corsdice.data.split import split
 from corsdice.envs.simulate import simulate_each
-from corsdice.experiments.cells import is_done
+from corsdice.experiments.cells import kept
 from corsdice.experiments.families import traced_once
 from corsdice.experiments.selection import Record, beside_oracle
 from corsdice.experiments.selection_config import SelectionConfig
@@ -52,10 +52,8 @@ def run(config: SelectionConfig) -> None:
     with terminal.progress(len(config.tasks) * config.repetitions, "repetitions") as advance:
         for task in config.tasks:
             for repetition in range(config.repetitions):
-                cell = output_directory(out / "cells" / task) / f"{repetition}.json"
-                if not is_done(cell, config.asked()):
-                    write_json(cell, {"asked": config.asked()} | repeat(config, task, repetition))
-                content = json.loads(cell.read_text())
+                cell = out / "cells" / task / f"{repetition}.json"
+                content = kept(cell, config.asked(), partial(repeat, config, task, repetition))
                 rows.append(row(task, repetition, content["verdict"], content["candidates"]))
                 advance(f"{task} {repetition}")
     summary = [summarise(task, [each for each in rows if each["task"] == task]) for task in config.tasks]
