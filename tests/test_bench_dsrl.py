@@ -420,14 +420,14 @@ def test_each_limit_has_chosen_from_the_frontier_of_each_seed(out):
     frontier = load_family(out / "runs" / "point-run" / "corsdice" / "any-limit" / "family").frontier
     assert {each.member for each in frontier.points} == {0, 1, 2, 3}
     cell = json.loads((out / "cells" / "point-run" / "corsdice" / "limit-30-60.json").read_text())
-    assert [(each["cost_limit"], each["seed"]) for each in cell["policies"]] == [
+    assert [(each["cost_limit"], each["seed"]) for each in cell["found"]] == [
         (limit, seed) for limit in (30.0, 60.0) for seed in (0, 1)
     ]
-    for each in cell["policies"]:
+    for each in cell["found"]:
         chosen = frontier.nearest(each["cost_limit"], [each["seed"], 2 + each["seed"]])
         assert tuple(each[name] for name in CHOICE) == chosen.point
         assert each["alpha"] == (0.3, 1.0)[chosen.member // 2]
-    (clone, *_) = json.loads((out / "cells" / "point-run" / "bc-safe" / "limit-60.json").read_text())["policies"]
+    (clone, *_) = json.loads((out / "cells" / "point-run" / "bc-safe" / "limit-60.json").read_text())["found"]
     assert {clone[name] for name in CHOICE} == {None}
 
 
@@ -483,9 +483,9 @@ def test_every_member_is_in_one_cell(most, parts):
     assert config.parts_of("corsdice")[-1][-1] == 3  # a seed with both its α is one
 
 
-def test_other_settings_are_not_mixed_with_what_is_done(out, capsys):
-    assert main([*COMMAND, "--out", str(out), "--episodes", "6"]) == 2
-    assert "was made with episodes 5, now 6: choose another --out" in capsys.readouterr().err
+def test_what_was_trained_otherwise_is_refused(out, capsys):
+    assert main([*COMMAND, "--out", str(out), "--steps", "30"]) == 2
+    assert "was started with another steps" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

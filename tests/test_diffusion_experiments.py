@@ -99,7 +99,7 @@ def test_ways_to_act_are_compared_and_what_is_done_is_not_done_again(tmp_path, c
     assert main(command) == 0
     assert [path.stat().st_mtime_ns for path in cells] == written
     assert main([*command, "--candidates", "3"]) == 2
-    assert "was made with candidates 2, now 3" in capsys.readouterr().err
+    assert "was started with another candidates" in capsys.readouterr().err
 
 
 @pytest.mark.slow

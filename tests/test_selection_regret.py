@@ -86,5 +86,6 @@ def test_the_experiment_writes_a_row_a_repetition_and_goes_on(capsys, tmp_path, 
     (summary,) = json.loads((tmp_path / "summary.json").read_text())
     assert summary["repetitions"] == 2
     assert "beside the oracle's" in capsys.readouterr().out
-    assert main([*command, "--repetitions", "2", "--limit", "30"]) == 2
-    assert "was made with limit 20.0, now 30.0: choose another --out" in capsys.readouterr().err
+    assert main([*command, "--repetitions", "1", "--limit", "30"]) == 0
+    with (tmp_path / "results.csv").open() as file:
+        assert [line["cost_limit"] for line in csv.DictReader(file)] == ["30.0"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from corsdice.data.dsrl import find_dsrl_task
 from corsdice.data.split import split
 from corsdice.envs.simulate import SUMS, play_each
 from corsdice.experiments.calibration_config import CalibrationConfig
-from corsdice.experiments.cells import kept
+from corsdice.experiments.cells import digest, kept
 from corsdice.experiments.dsrl_cells import logs_of
 from corsdice.experiments.families import traced_once
 from corsdice.files import output_directory, provenance, write_csv, write_json
@@ -77,10 +78,10 @@ def run(config: CalibrationConfig) -> None:
 def found_of(config: CalibrationConfig, out: Path, task: str) -> list[Record]:
     """The records of a task, which are made once."""
     dataset, source = logs_of(config.files(), config.logged_episodes, out, task)
-    asked = config.asked() | {"logs": fingerprint(dataset)}
-    found: list[Record] = kept(
-        out / "cells" / f"{task}.json", asked, lambda: records(config, task, dataset, source, out / "runs" / task)
-    )
+    logs = {"logs": fingerprint(dataset)}
+    run = out / "runs" / f"{task}-{digest(config.trained() | logs)}"
+    make = partial(records, config, task, dataset, source, run)
+    found: list[Record] = kept(out / "cells" / f"{task}.json", config.asked() | logs, make)
     return found
 
 
@@ -195,18 +196,25 @@ def summarise(rows: Sequence[Record]) -> dict[str, Any]:
 
 def show(summary: Sequence[dict[str, Any]]) -> None:
     terminal.print_table(
-        "Sums over an episode, estimated from logs, against simulation",
-        (
-            *("logs", "policies", "cost", "its RMSE", "return", "its RMSE"),
-            *("intervals that hold: cost", "return", "cvar", "share over: RMSE", "meets", "wrongly", "not told"),
-        ),
+        "Sums over an episode: the truth, and the root mean square error of the estimate",
+        ("logs", "policies", "cost", "error", "return", "error", "dearest tenth", "error", "share over: error"),
         [
             (
                 each["task"],
                 str(each["policies"]),
-                *(f"{each[name][number]:.3g}" for name in QUANTITIES[::-1] for number in ("truth", "rmse")),
-                *(f"{each[name]['coverage']:.0%}" for name in ("cost", "return", "cvar")),
+                *(f"{each[name][number]:.3g}" for name in ("cost", "return", "cvar") for number in ("truth", "rmse")),
                 f"{each['share_over']['rmse']:.3f}",
+            )
+            for each in summary
+        ],
+    )
+    terminal.print_table(
+        "95 % intervals that hold the truth, and verdicts",
+        ("logs", "cost", "return", "dearest tenth", "meets", "wrongly", "not told"),
+        [
+            (
+                each["task"],
+                *(f"{each[name]['coverage']:.0%}" for name in ("cost", "return", "cvar")),
                 str(each["verdicts"]["meets"]),
                 str(each["verdicts"]["meets_wrongly"]),
                 f"{each['verdicts']['far_within_not_told']} of {each['verdicts']['far_within']}",

@@ -55,15 +55,17 @@ class CalibrationConfig:
         """The file that --data names for a task."""
         return task_files(self.data, self.names(), task_name)
 
-    def asked(self) -> dict[str, object]:
-        """All that the records of a task depend on beside its logs, in JSON's types."""
+    def trained(self) -> dict[str, object]:
+        """All that the policies of a task depend on beside its logs, in JSON's types."""
         return {
-            "shares": list(self.shares),
-            "others": self.others,
             "alphas": list(self.alphas),
             "seeds": self.seeds,
             "steps": self.steps,
             "widths": list(self.widths),
             "batch_size": self.batch_size,
-            "truth_episodes": self.truth_episodes,
         }
+
+    def asked(self) -> dict[str, object]:
+        """All that the records of a task depend on beside its logs."""
+        chosen = {"shares": list(self.shares), "others": self.others, "truth_episodes": self.truth_episodes}
+        return self.trained() | chosen

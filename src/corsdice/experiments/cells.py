@@ -41,12 +41,24 @@ def answer(path: Path, asked: Mapping[str, Any]) -> Any:
         raise UserError(f"{path} is damaged: delete it, and it is made again") from error
 
 
+def kept_file(path: Path, asked: Mapping[str, Any], make: Callable[[Path], None]) -> None:
+    """Has `make` write the file, unless it is there as it was made for the same question."""
+    record = path.with_name(f"{path.name}.json")
+    if not path.exists() or answer(record, asked) != hash_of(path):
+        make(path)
+        keep(record, asked, hash_of(path))
+
+
+def digest(asked: Mapping[str, Any]) -> str:
+    """A short name for all that a result depends on."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+
+
 def hash_of(path: Path) -> str:
     """The SHA-256 of a file's content."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not path.is_file():
+        raise UserError(f"no file {path}: check --data")
+    status = path.stat()
     return _hash_of(path, status.st_mtime_ns, status.st_size)
 
 

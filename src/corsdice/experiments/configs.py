@@ -251,3 +251,28 @@ class OpeTableConfig:
     def files(self) -> dict[str, Path]:
         """The file that --data names for a task."""
         return task_files(self.data, self.tasks)
+
+    def trained(self) -> dict[str, object]:
+        """All that the policies of a task depend on beside its logs, in JSON's types."""
+        return {
+            "alphas": list(self.alphas),
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "widths": list(self.widths),
+            "batch_size": self.batch_size,
+        }
+
+    def estimated(self) -> dict[str, object]:
+        """All that an estimate depends on beside the policy."""
+        return {
+            "correction": self.correction,
+            "estimator_steps": self.estimator_steps,
+            "estimator_widths": list(self.estimator_widths),
+            "evidence_rows": self.evidence_rows,
+        }
+
+    def made(self, task: str) -> dict[str, object]:
+        """All that logs made here depend on."""
+        if task.startswith("point-"):
+            return {"episodes": self.episodes}
+        return {"steps": self.collect_steps, "snapshots": self.collect_snapshots}

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from corsdice.data.d4rl import D4RL_TASKS, D4rlTask, robot_of
 from corsdice.errors import UserError
+from corsdice.experiments.cells import hash_of
 from corsdice.experiments.checks import at_least, positive, task_files
 
 Unconstrained = Literal["semidice", "f-dvl", "odice", "sql", "xql", "optidice"]
@@ -91,5 +92,5 @@ class D4rlTableConfig:
             "batch_size": self.batch_size,
             "layer_norm": self.layer_norm,
             "episodes": self.episodes,
-            "logs": str(file) if file else self.collection(robot_of(task).name),
+            "logs": hash_of(file) if file else self.collection(robot_of(task).name),
         }

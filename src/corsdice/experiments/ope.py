@@ -6,31 +6,34 @@ estimator from the other half, and simulated. A cell that is done is on disk, an
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator
+from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from corsdice import data, envs, ope
 from corsdice.algorithms.logs import units_of
 from corsdice.data.dataset import Dataset
-from corsdice.data.split import split
+from corsdice.data.split import Split, split
 from corsdice.envs.simulate import simulate
 from corsdice.errors import UserError
+from corsdice.experiments.cells import digest, kept, kept_file
 from corsdice.experiments.configs import OpeTableConfig
 from corsdice.files import output_directory, provenance, write_csv, write_json
 from corsdice.ope import behaviour
-from corsdice.ope.estimate import QUANTITIES, EpisodeEstimate, Estimate
-from corsdice.ope.estimators import estimator
+from corsdice.ope.estimate import QUANTITIES
+from corsdice.ope.estimators import Estimator, estimator
 from corsdice.ope.networks import Training
 from corsdice.report import figures, terminal
 from corsdice.training import directory
 from corsdice.training.assess import own_correction
-from corsdice.training.run import plan_of
+from corsdice.training.run import Outcome, fingerprint, plan_of
 
 COLUMNS = (
     "task",
@@ -77,91 +80,127 @@ def run(config: OpeTableConfig) -> None:
 def cells(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> Iterator[list[dict[str, Any]]]:
     """The rows of each policy of a task, in the order of the plan's members."""
     dataset, source = logs_for(config, out, task, file)
-    parts = split(dataset, HOLDOUT)
-    # The paper's α is in the unit of the raw reward.
-    unit = 1 / float(units_of(parts.train, DISCOUNT).reward_scale)
-    plan = plan_of(
-        "semidice",
-        dataset,
-        [0.0],
-        horizon=horizon_of(task),
-        alphas=[alpha * unit for alpha in config.alphas],
-        seeds=config.seeds,
-        holdout=HOLDOUT,
-        options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
-        settings={"discount": DISCOUNT},
-    )
-    where = out / "runs" / task
-    outcome = directory.train(where, plan, dataset, source)
-    evidence = ope.evidence_of(parts.held_out, outcome.units, plan.horizon, DISCOUNT, config.evidence_rows)
-    training = Training(config.estimator_steps, config.batch_size, config.estimator_widths)
-    logged = None
-    if config.correction == "ratio":
-        logged = behaviour.behaviour_log_density(evidence, training)
-    estimators = {name: estimator(name, evidence, training) for name in config.estimators}
-    results = output_directory(out / "cells" / task)
-    for index, member in enumerate(plan.members):
-        path = results / f"{index}.json"
-        rows = json.loads(path.read_text()) if path.exists() else []
-        missing = [name for name in config.estimators if name not in {row["estimator"] for row in rows}]
-        if missing:
-            policy = outcome.policy(index)
-            question = ope.ask(evidence, policy, member.seed)
-            if logged is None:
-                w = own_correction(outcome, index, evidence)
-            else:
-                own = behaviour.policy_log_density(evidence, policy, question, training)
-                w = behaviour.policy_correction(own, logged)
-            question = question._replace(policy_correction=w)
-            truth = truth_in(rows) or simulate(
-                policy, environment_of(task), config.truth_episodes, 1, DISCOUNT, config.workers
-            )
-            key = {"task": task, "alpha": config.alphas[index // config.seeds], "seed": member.seed}
-            for name in missing:
-                rows += records(key | {"estimator": name}, estimators[name](question), truth)
-            write_json(path, rows)
-        yield [row for row in rows if row["estimator"] in config.estimators]
-
-
-def truth_in(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """What was simulated for the estimates that a cell already holds."""
-    return {
-        name: row[column]
-        for row in rows
-        for name, column in (
-            (f"discounted_{row['quantity']}", "truth"),
-            (f"discounted_{row['quantity']}_se", "truth_se"),
+    trained = config.trained() | {"logs": fingerprint(dataset)}
+    subjects = _Subjects(config, task, dataset, source, out / "runs" / f"{task}-{digest(trained)}")
+    for index, (alpha, seed) in enumerate(product(config.alphas, range(config.seeds))):
+        place = out / "cells" / task / str(index)
+        policy = trained | {"member": index}
+        truth: dict[str, float] = kept(
+            place / "truth.json", policy | {"episodes": config.truth_episodes}, partial(subjects.truth, index)
         )
-    }
+        rows: list[dict[str, Any]] = []
+        for name in config.estimators:
+            asked = policy | config.estimated() | {"estimator": name}
+            told = kept(place / f"{name}.json", asked, partial(subjects.estimate, index, name))
+            key = {"task": task, "alpha": alpha, "seed": seed, "estimator": name}
+            rows += records(key, told, truth)
+        yield rows
 
 
-def records(key: dict[str, Any], estimate: Estimate | EpisodeEstimate, truth: dict[str, float]) -> list[dict[str, Any]]:
+class _Subjects:
+    """The policies of a task, trained once something is asked of them."""
+
+    def __init__(self, config: OpeTableConfig, task: str, dataset: Dataset, source: str, where: Path) -> None:
+        self.config, self.task, self.dataset, self.source, self.where = config, task, dataset, source, where
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        config = self.config
+        # The paper's α is in the unit of the raw reward.
+        unit = 1 / float(units_of(self.parts.train, DISCOUNT).reward_scale)
+        plan = plan_of(
+            "semidice",
+            self.dataset,
+            [0.0],
+            horizon=horizon_of(self.task),
+            alphas=[alpha * unit for alpha in config.alphas],
+            seeds=config.seeds,
+            holdout=HOLDOUT,
+            options={"steps": config.steps, "widths": config.widths, "batch_size": config.batch_size},
+            settings={"discount": DISCOUNT},
+        )
+        return directory.train(self.where, plan, self.dataset, self.source)
+
+    @cached_property
+    def parts(self) -> Split:
+        return split(self.dataset, HOLDOUT)
+
+    @cached_property
+    def evidence(self) -> ope.Evidence:
+        plan = self.outcome.plan
+        return ope.evidence_of(
+            self.parts.held_out, self.outcome.units, plan.horizon, DISCOUNT, self.config.evidence_rows
+        )
+
+    @cached_property
+    def training(self) -> Training:
+        return Training(self.config.estimator_steps, self.config.batch_size, self.config.estimator_widths)
+
+    @cached_property
+    def estimators(self) -> dict[str, Estimator]:
+        return {name: estimator(name, self.evidence, self.training) for name in self.config.estimators}
+
+    @cached_property
+    def logged(self) -> jax.Array:
+        return behaviour.behaviour_log_density(self.evidence, self.training)
+
+    def truth(self, index: int) -> dict[str, float]:
+        env, episodes = environment_of(self.task), self.config.truth_episodes
+        return simulate(self.outcome.policy(index), env, episodes, 1, DISCOUNT, self.config.workers)
+
+    def estimate(self, index: int, name: str) -> dict[str, Any]:
+        sums = self.estimators[name](self.question(index)).discounted
+        return {quantity: found._asdict() for quantity, found in zip(QUANTITIES, sums, strict=True)}
+
+    def question(self, index: int) -> ope.Question:
+        """With w(a|s): SemiDICE's own, or the actor's density over one fitted to the logs."""
+        if index not in self._questions:
+            policy = self.outcome.policy(index)
+            question = ope.ask(self.evidence, policy, self.outcome.plan.members[index].seed)
+            if self.config.correction == "learner":
+                w = own_correction(self.outcome, index, self.evidence)
+            else:
+                own = behaviour.policy_log_density(self.evidence, policy, question, self.training)
+                w = behaviour.policy_correction(own, self.logged)
+            self._questions[index] = question._replace(policy_correction=w)
+        return self._questions[index]
+
+    @cached_property
+    def _questions(self) -> dict[int, ope.Question]:
+        return {}
+
+
+def records(key: dict[str, Any], told: dict[str, Any], truth: dict[str, float]) -> list[dict[str, Any]]:
     return [
         key
         | {
             "quantity": quantity,
-            "estimate": found.value,
-            "low": found.low,
-            "high": found.high,
+            "estimate": told[quantity]["value"],
+            "low": told[quantity]["low"],
+            "high": told[quantity]["high"],
             "truth": truth[f"discounted_{quantity}"],
             "truth_se": truth[f"discounted_{quantity}_se"],
         }
-        for quantity, found in zip(QUANTITIES, estimate.discounted, strict=True)
+        for quantity in QUANTITIES
     ]
 
 
 def logs_for(config: OpeTableConfig, out: Path, task: str, file: Path | None) -> tuple[Dataset, str]:
     """The logs of a task: a given file, or made here, once."""
     path = file or output_directory(out / "data") / f"{task}.hdf5"
-    if file is None and not path.exists():
-        print(f"making logs of {task}: {path}", flush=True)
-        if task in envs.TASKS:
-            data.write(envs.collect(envs.task_by_name(task), 0, config.episodes), path)
-        else:
-            from corsdice.envs.snapshots import collect_snapshots
-
-            data.write(collect_snapshots(task, config.collect_steps, snapshots=config.collect_snapshots), path)
+    if file is None:
+        kept_file(path, config.made(task), partial(make_logs, config, task))
     return data.check(data.read(str(path))), str(path)
+
+
+def make_logs(config: OpeTableConfig, task: str, path: Path) -> None:
+    print(f"making logs of {task}: {path}", flush=True)
+    if task in envs.TASKS:
+        data.write(envs.collect(envs.task_by_name(task), 0, config.episodes), path)
+        return
+    from corsdice.envs.snapshots import collect_snapshots
+
+    data.write(collect_snapshots(task, config.collect_steps, snapshots=config.collect_snapshots), path)
 
 
 def horizon_of(task: str) -> int:
