@@ -204,3 +204,32 @@ def test_what_is_not_observed_is_told_by_the_step_before():
     truth = 1 - 0.9 ** np.arange(1, horizon + 1)
     assert found.sums.returned.value == pytest.approx(truth.sum(), rel=0.02)
     assert found.sums.cost.value == pytest.approx((truth > 0.5).sum(), rel=0.02)
+
+
+def test_a_linear_map_tells_what_is_linear_and_the_network_what_is_not():
+    """A store that is filled and leaks, beside a number that is folded: |x| has a corner where most states lie."""
+    generator = np.random.default_rng(0)
+    episodes, horizon = 100, 30
+    state, rows = generator.uniform(-1, 1, (episodes, 2)), []
+    for _ in range(horizon):
+        action = generator.uniform(-1, 1, episodes)
+        folded = np.abs(state[:, 1]) - 0.5 + 0.5 * action + 0.01 * generator.normal(size=episodes)
+        following = np.stack([0.9 * state[:, 0] + 0.1 * action, folded], -1)
+        rows.append((state, action[:, None], state[:, 0], following))
+        state = following
+    observations, actions, rewards, following = (
+        np.stack(column, 1).reshape(episodes * horizon, -1).astype(np.float32) for column in zip(*rows, strict=True)
+    )
+    last = np.arange(len(rewards)) % horizon == horizon - 1
+    nothing = np.zeros_like(last)
+    costs = nothing.astype(np.float32)
+    logs = Dataset(observations, actions, rewards[:, 0], costs, following, nothing, last)
+    evidence = evidence_of(logs, units_of(logs, DISCOUNT), horizon, DISCOUNT)
+    models = fit_ensemble(evidence)
+    assert [np.asarray(each.params["linear"].better).tolist() for each in models] == [[True, False]] * 4
+    full = lambda observations, key: jnp.ones((len(observations), 1))  # noqa: E731
+    steps = imagine(models[0], full, evidence.initial_observations, horizon, jax.random.key(0))[0]
+    store = np.asarray(steps.now.observations[..., 0]) * evidence.units.observation_scale[0]
+    store += evidence.units.observation_shift[0]
+    exact = 1 - (1 - store[0]) * 0.9 ** np.arange(horizon)[:, None]
+    np.testing.assert_allclose(store, exact, atol=2e-3)

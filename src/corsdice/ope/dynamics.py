@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 from scipy.special import logit
 
 from corsdice.algorithms.logs import CONSTANT
-from corsdice.dynamics import STRANGE, Model, Scales, predict, predict_outcome, unusual
+from corsdice.dynamics import STRANGE, Linear, Model, Scales, predict, predict_by_network, predict_outcome, unusual
 from corsdice.errors import UserError
 from corsdice.extraction import fit_basis
 from corsdice.ope.evidence import Evidence
@@ -33,6 +33,8 @@ LOOKED_AT = 20_000
 AVERAGED = 0.1
 """What is kept is an average over about the last tenth of all steps: a rate that need not fall, since nobody knows
 beforehand when the end will be."""
+RIDGE = 1e-5
+"""Of the linear map, for columns that tell the same."""
 MARGIN = 0.5
 """How far beyond what was logged an imagined state may go, in parts of the logged range."""
 WAVES = 200
@@ -95,7 +97,7 @@ class StepFit:
         return self._unlikeliness(params, rows, 0.0)
 
     def _unlikeliness(self, params: Params, rows: Rows, weighed: float) -> jax.Array:
-        told = predict(self.scales, params, rows.pairs, rows.previous)
+        told = predict_by_network(self.scales, params, rows.pairs, rows.previous)
         residual = (rows.change - told.change) / jnp.exp(told.log_deviation)
         weight = jax.lax.stop_gradient(jnp.exp(weighed * told.log_deviation))
         unlikely = (weight * (told.log_deviation + residual**2 / 2)).mean(-1)
@@ -170,22 +172,22 @@ def fit(network: Network, rows: Rows, held_out: Rows, key: jax.Array) -> tuple[P
 
 
 def fit_ensemble(evidence: Evidence, models: int = MODELS) -> list[Model]:
-    """Each without another quarter of the episodes: what they disagree on, the logs do not tell.
+    """Each without another part of the episodes: what they disagree on, the logs do not tell.
 
-    The quarter that a model has not seen tells when to stop, and how far off it is. No policy is known to them: the
+    The part that a model has not seen tells when to stop, and how far off it is. No policy is known to them: the
     logs may be those that policies were trained on. Models of the same logs share what is compiled.
     """
     scales = scales_of(evidence)
-    rows, quarter = _rows(evidence, scales), _quarters(evidence)
+    rows, part = _rows(evidence, scales), _parts(evidence)
     states = fit_basis(np.asarray(evidence.observations), min(WAVES, max(1, evidence.rows // 30)), 2_000)
     usual = jnp.float32(np.quantile(jax.jit(unusual)(states, evidence.observations), 1 - STRANGE))
     low, high = evidence.observations.min(0), evidence.observations.max(0)
     margin = MARGIN * (high - low)
 
     def seen_and_not(model: int) -> tuple[Rows, Rows]:
-        unseen = np.random.default_rng(model).permutation(np.flatnonzero(quarter == model))
+        unseen = np.random.default_rng(model).permutation(np.flatnonzero(part == model))
         looked_at = np.resize(unseen, min(LOOKED_AT, -(-evidence.rows // MODELS)))
-        kept = np.resize(np.flatnonzero(quarter != model), evidence.rows)
+        kept = np.resize(np.flatnonzero(part != model), evidence.rows)
         return _at(rows, kept), _at(rows, looked_at)
 
     def fitted(job: tuple[int, Network]) -> Params:
@@ -201,12 +203,36 @@ def fit_ensemble(evidence: Evidence, models: int = MODELS) -> list[Model]:
     networks: tuple[Network, ...] = (StepFit(scales), OutcomeFit(scales))
     with ThreadPoolExecutor(2) as beside:  # networks this small keep one core busy each
         found = list(beside.map(fitted, product(range(models), networks)))
-    params = [step | outcome for step, outcome in zip(found[::2], found[1::2], strict=True)]
+    params = [
+        step | outcome | {"linear": linear_map(scales, step, *seen_and_not(model))}
+        for model, (step, outcome) in enumerate(zip(found[::2], found[1::2], strict=True))
+    ]
     noise = [_noise(scales, each, seen_and_not(model)[1]) for model, each in enumerate(params)]
     return [
         Model(scales, each, drawn, low - margin, high + margin, states, usual)
         for each, drawn in zip(params, noise, strict=True)
     ]
+
+
+@jax.jit
+def linear_map(scales: Scales, params: Params, rows: Rows, unseen: Rows) -> Linear:
+    """Least squares over rows after which something follows; where it is better, unseen rows tell."""
+
+    def inputs(rows: Rows) -> jax.Array:
+        return jnp.concatenate([rows.pairs, rows.previous], -1)
+
+    share = rows.alive[:, None] / rows.alive.sum()
+    middle, shift = (share * inputs(rows)).sum(0), (share * rows.change).sum(0)
+    centred = inputs(rows) - middle
+    gram = (share * centred).T @ centred + RIDGE * jnp.eye(len(middle))
+    slope = jnp.linalg.solve(gram, (share * centred).T @ (rows.change - shift))
+
+    def error(told: jax.Array) -> jax.Array:
+        return (unseen.alive[:, None] * (unseen.change - told) ** 2).sum(0)
+
+    shift = shift - middle @ slope
+    by_network = predict_by_network(scales, params, unseen.pairs, unseen.previous).change
+    return Linear(slope, shift, error(inputs(unseen) @ slope + shift) < error(by_network))
 
 
 def scales_of(evidence: Evidence) -> Scales:
@@ -237,8 +263,8 @@ def _at(rows: Rows, index: np.ndarray) -> Rows:
     return jax.tree.map(lambda column: column[index], rows)
 
 
-def _quarters(evidence: Evidence) -> np.ndarray:
-    """[n] which quarter each row belongs to: by whole episodes, or where these are too few by rows."""
+def _parts(evidence: Evidence) -> np.ndarray:
+    """[n] which part each row belongs to: by whole episodes, or where these are too few by rows."""
     generator = np.random.default_rng(0)
     episodes = evidence.episodes
     if len(episodes.starts) < MODELS:
