@@ -50,10 +50,15 @@ class Episodes(NamedTuple):
         return share._replace(high=min(share.high, 1.0))
 
     def mean(self, values: np.ndarray) -> Interval:
-        """[models, episodes] over the first states and over the models, any of which may be the one that is right."""
+        """[models, episodes] over the first states and over the models.
+
+        Each model does without another part of the logs, so how they differ is a jackknife: they share the rest, and
+        what other logs would have told differs by more than they do (Efron and Tibshirani, 1993, chapter 11).
+        """
         by_start = values.reshape(len(values), -1, self.logged).mean(1) if self.logged > 1 else values
         value, by_chance = float(by_start.mean()), _variance(by_start.mean(0)) / by_start.shape[1]
-        half = DEVIATIONS * float(np.sqrt(by_chance + _variance(by_start.mean(1))))
+        by_logs = (len(values) - 1) ** 2 / len(values) * _variance(by_start.mean(1))
+        half = DEVIATIONS * float(np.sqrt(by_chance + by_logs))
         return Interval(value, value - half, value + half)
 
     def _quantile(self) -> Interval:
